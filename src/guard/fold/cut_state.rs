@@ -20,9 +20,9 @@ pub(in crate::guard) struct CutState {
     /// Of each unit, whether its results are placeholders; of a user's, whether its media are, and its attachments
     /// shortened.
     pub(in crate::guard) cleared: Vec<bool>,
-    /// Units before this one survived a cut where they are still there.
+    /// Units before this one that are still there survived a cut.
     pub(in crate::guard) survived: usize,
-    /// There is no room for a ledger of what was left out with the last cut.
+    /// There is no room for a ledger, until the next deep cut.
     pub(in crate::guard) bare: bool,
     /// Where the words of the ledger stand, as they were chosen at the last cut.
     pub(in crate::guard) words: Vec<Span>,

@@ -50,6 +50,7 @@ pub(in crate::guard) fn pick_facts(
 ) -> String {
     let mut budget = LedgerBudget::from_tokens(room, weights);
     budget.spend(budget.text_cost(head));
+    let removed = within_conversation(conversation, removed);
     let most = budget.remaining_room();
     let words = words.iter();
     let words = words.map(|&word| String::from_utf8_lossy(conversation.span_bytes(word)));
@@ -119,7 +120,7 @@ pub fn gather_fitting(
         .unwrap_or_default()
 }
 
-/// The caller's indices may belong to another conversation.
+/// Drops indices beyond the end: the caller's may be of a longer conversation.
 fn within_conversation<'r>(conversation: &Conversation, removed: &'r [usize]) -> &'r [usize] {
     &removed[..removed.partition_point(|&at| at < conversation.items.len())]
 }

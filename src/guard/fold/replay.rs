@@ -88,8 +88,6 @@ struct Moment {
     visible: VisibleWords,
     /// Raw tokens of the request, the preface apart.
     live: u32,
-    /// Raw tokens of the room beside what is fixed, as the last cut found it.
-    room: u32,
     /// The user's newest message, before any step that follows it: nothing of it is old.
     asked: Option<usize>,
     /// The words of the ledger are not chosen yet since the last cut.
@@ -217,7 +215,7 @@ impl Replay<'_> {
         if is_quiet && self.is_below_least_mark() {
             return state;
         }
-        // Nothing was decided yet of a conversation whose start is looked at.
+        // If the replay begins within the pinned start, no text was sent before.
         let decided = if from < pinned { 0 } else { from };
         let is_kept = |at: usize| !state.folded[at];
         self.texts.mark_sent_until(decided, is_kept);
@@ -226,7 +224,6 @@ impl Replay<'_> {
             state,
             kept: KeptUnits::new(units),
             visible: VisibleWords::default(),
-            room: 0,
             asked: None,
             ledger_is_due: false,
             stuck: None,
@@ -321,7 +318,7 @@ impl Replay<'_> {
     /// Adds the next unit to the conversation.
     fn add_unit(&self, at: usize, is_pinned: bool, now: &mut Moment) {
         let (unit, is_kept) = (&self.view.units[at], !now.state.folded[at]);
-        // Of what the preface speaks of, only what the user asked last may go, if it stayed.
+        // Of the units before a course, only a question of the user may still go, if it stayed.
         let is_open = at >= self.note.begins || unit.is_user();
         let may_go = is_kept && !is_pinned && !unit.stays && is_open;
         if is_kept && !may_go && is_open && unit.is_user() && self.gets_smaller(at, at) {

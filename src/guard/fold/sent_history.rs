@@ -22,7 +22,7 @@ use crate::{
     },
     guard::{
         grammar::message_order::MessageOrder,
-        inject::{injections::ToolSet, placed_injections::SentRecord},
+        inject::{injections::ToolSet, placed_injections::SentChange},
         request::{
             epoch::{Epoch, count_places},
             view::RequestView,
@@ -53,20 +53,12 @@ struct ChangeDigest {
     digest: u64,
 }
 
-/// A change of what the client sent.
-#[derive(Clone, Copy)]
-struct Change {
-    /// The client's messages before it, without system messages.
-    place: u32,
-    digest: u128,
-}
-
 /// All changes of one request.
 #[derive(Default)]
 pub(in crate::guard) struct SentChanges {
     head: u64,
-    edits: Vec<Change>,
-    records: Vec<Change>,
+    edits: Vec<SentChange>,
+    records: Vec<SentChange>,
     /// The newest answer, which goes out for the first time, is changed, or something stands directly before it that was
     /// not sent with its request, so that reasoning in it is stale.
     changes_newest_answer: bool,
@@ -90,7 +82,7 @@ impl SentHistory {
 }
 
 impl ChangeDigest {
-    fn from_changes(changes: &[Change]) -> Self {
+    fn from_changes(changes: &[SentChange]) -> Self {
         let mut mix = DigestBuilder::default();
         for change in changes {
             mix.push_digest(b'p', u128::from(change.place));
@@ -106,7 +98,7 @@ impl ChangeDigest {
     }
 
     /// Whether `now` begins with these changes, and has others only behind the first `sent` messages.
-    fn continues_in(self, now: &[Change], sent: u32) -> bool {
+    fn continues_in(self, now: &[SentChange], sent: u32) -> bool {
         let count = self.count as usize;
         let Some((same, new)) = now.split_at_checked(count) else {
             return false;
@@ -122,11 +114,14 @@ impl SentChanges {
         view: RequestView<'_>,
         edits: &Edits,
         order: &MessageOrder,
-        records: &[SentRecord],
+        records: Vec<SentChange>,
         tools: ToolSet,
         sent: u32,
     ) -> Self {
-        let mut this = Self::default();
+        let mut this = Self {
+            records,
+            ..Self::default()
+        };
         let conversation = view.conversation;
         let places = count_places(conversation);
         let mut head = DigestBuilder::default();
@@ -146,7 +141,7 @@ impl SentChanges {
                 this.changes_newest_answer |= is_answer && place >= sent;
                 let item = item.filter(|item| item.span.start <= edit.span.start);
                 let digest = digest_edit(conversation, item, &edit);
-                this.edits.push(Change { place, digest });
+                this.edits.push(SentChange { place, digest });
             } else if system.is_some_and(|item| is_in(item.span.start, item.span.end)) {
                 // Beside the messages, reasoning is bound to the system text and the tools alone.
                 head.push_digest(b's', digest_edit(conversation, system, &edit));
@@ -157,13 +152,9 @@ impl SentChanges {
             mix.push_digest(b'm', conversation.items[from].digest);
             mix.push_digest(b'p', u128::from(places[behind]));
             let (place, digest) = (places[from], mix.finish());
-            this.edits.push(Change { place, digest });
+            this.edits.push(SentChange { place, digest });
         }
         this.edits.sort_by_key(|change| change.place);
-        this.records.extend(records.iter().map(|record| Change {
-            place: record.place,
-            digest: record.digest,
-        }));
         this.head = match head.is_empty() {
             true => 0,
             false => head.finish() as u64,

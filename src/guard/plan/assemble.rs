@@ -22,8 +22,7 @@ use crate::{
     },
 };
 
-/// Puts the plan together. `ledger`: raw tokens of the ledger in the preface. The guard stands back where the plan breaks a
-/// rule that the conversation kept.
+/// Puts the plan together. `ledger`: raw tokens of the ledger in the preface.
 pub(in crate::guard) fn assemble_plan(
     view: RequestView<'_>,
     measured: &MeasuredRequest<'_>,
@@ -70,7 +69,7 @@ pub(in crate::guard) fn assemble_plan(
         view,
         &edits,
         &folding.order,
-        &injected.list_sent_records(&kept),
+        injected.list_sent_records(&kept),
         tools.in_list,
         recall.count_sent_messages(),
     );
@@ -131,7 +130,8 @@ pub(in crate::guard) fn assemble_plan(
     lint_plan(plan, &inserted.outline, view, measured, recall)
 }
 
-fn lint_plan(
+/// The plan, or none where it breaks a rule that the conversation kept. `outline`: the messages of the edited conversation.
+pub(in crate::guard) fn lint_plan(
     plan: Plan,
     outline: &[OutlineItem],
     view: RequestView<'_>,

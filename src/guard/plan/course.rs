@@ -69,7 +69,7 @@ pub fn find_course_boundary(conversation: &Conversation, policy: &Policy<'_>) ->
     if let Some(question) = kept_units.position(Unit::is_user) {
         first += question;
     }
-    // What cannot stay without its reasoning goes with it. The question that the rest answers stays
+    // An answer does not stay without the reasoning that led to it. The question that the rest answers stays
     // (`units::list_removed_before`).
     while first < required && units[first].follows_reasoning {
         first += 1;
@@ -77,8 +77,8 @@ pub fn find_course_boundary(conversation: &Conversation, policy: &Policy<'_>) ->
     Some(units::count_messages_before(units, first))
 }
 
-/// Raw tokens that still go out between the pinned start and a boundary, and would not with a course from there on: the
-/// messages that are not folded, as they are cut, and the preface without its ledger. 0 where the guard stands back.
+/// Raw tokens that a new course from `boundary` on would save: those of the messages before it that still go out, as they are
+/// cut, and of the preface without its ledger. 0 where the guard stands back.
 pub fn weigh_before(
     conversation: &Conversation,
     policy: &Policy<'_>,

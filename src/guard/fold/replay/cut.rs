@@ -25,7 +25,6 @@ const MAX_WORD_BYTES: usize = 100;
 impl Replay<'_> {
     /// Makes the request that ended at unit `at` fit, and leaves room for the next ones. Units from `newest` on stay.
     pub(super) fn cut(&mut self, at: usize, newest: usize, now: &mut Moment) {
-        now.room = self.budgets.room(at);
         if now.kept.list_unpinned(newest).is_empty() && now.kept.list_open(newest).is_empty() {
             return;
         }
@@ -45,7 +44,7 @@ impl Replay<'_> {
         }
         self.read_words(at, now);
         now.state.bare = false;
-        let tail = self.find_tail(newest, now);
+        let tail = self.find_tail(at, newest, now);
         for &(cut, reach) in ORDER.deep {
             let limit = match reach {
                 Reach::BeforeTail => tail,
@@ -56,7 +55,7 @@ impl Replay<'_> {
                 _ if self.slides() => {}
                 DeepCut::ClearResults => self.clear_oldest(at, limit, Unit::has_results, goal, now),
                 DeepCut::ClearAttachments => self.clear_oldest(at, limit, Unit::is_user, goal, now),
-                DeepCut::FoldLeastWorth => self.fold_by_worth(limit, goal, now),
+                DeepCut::FoldLeastWorth => self.fold_by_worth(at, limit, goal, now),
             }
         }
         now.state.survived = now.state.survived.max(tail);
@@ -81,13 +80,13 @@ impl Replay<'_> {
         let by_age = |unit| self.find_foldable_parts(unit, newest, now).is_some();
         !self.slides()
             && !self.meets(goal, now)
-            && (open().any(clear) || self.list_candidates(newest, now).any(by_worth))
+            && (open().any(clear) || self.list_candidates(at, newest, now).any(by_worth))
             || !self.meets(self.budgets.most(at), now) && open().any(by_age)
     }
 
     /// The first of the newest units that stay as they are while there is anything else.
-    fn find_tail(&self, newest: usize, now: &Moment) -> usize {
-        let mut room = now.room / TAIL_SHARE;
+    fn find_tail(&self, at: usize, newest: usize, now: &Moment) -> usize {
+        let mut room = self.budgets.room(at) / TAIL_SHARE;
         let mut tail = newest;
         for &unit in now.kept.list_unpinned(newest).iter().rev() {
             let tokens = self.weights.of_unit(unit, &now.state);
@@ -166,7 +165,7 @@ impl Replay<'_> {
         let mut asked: Vec<usize> = open.filter(asks).collect();
         // Of many in a row, the newest stay.
         let least = self.view.policy.window / LEAST_QUESTION_SHARE;
-        let mut left = (now.room / QUESTION_SHARE).max(least);
+        let mut left = (self.budgets.room(at) / QUESTION_SHARE).max(least);
         while let Some(&last) = asked.last() {
             // Without what the proxy adds behind it, which goes before the message does.
             let unit = &self.view.units[last];

@@ -15,7 +15,7 @@ pub(super) struct KeptUnits {
     unpinned: Vec<usize>,
     /// Those of them that a cut may change now, oldest first.
     open: Vec<usize>,
-    /// Units that no cut can change before the one may go that they wait for, by that one.
+    /// Units that wait for a later one, by that one: no cut can change them before it may go.
     waiting: BTreeMap<usize, Vec<usize>>,
     /// Of each unit, whether it is never left out.
     lasting: Vec<bool>,
@@ -66,8 +66,8 @@ impl KeptUnits {
         self.lasting[unit]
     }
 
-    /// Adds the next unit. `may_go`: it can be left out or cleared; `waits_for`: but not before this one may go;
-    /// `is_pinned`: it belongs to the pinned start.
+    /// Adds the next unit. `may_go`: it can be left out or cleared, but not before the unit `waits_for` may go; `is_pinned`:
+    /// it belongs to the pinned start.
     pub(super) fn add_unit(
         &mut self,
         unit: &Unit,
@@ -114,7 +114,7 @@ impl KeptUnits {
         self.open.push(at);
     }
 
-    /// Opens the units that waited for one before `limit`: a cut may change them, since that one may go too.
+    /// Opens the units that waited for one before `limit`: both may go now.
     pub(super) fn open_waiting_before(&mut self, limit: usize) {
         let later = self.waiting.split_off(&limit);
         let waited = std::mem::replace(&mut self.waiting, later);

@@ -65,11 +65,8 @@ impl BoundReasoning {
 
     /// Raw tokens of a unit's reasoning that are left out.
     pub(super) fn left_out_of(&self, at: usize) -> u32 {
-        if at < self.left_out_until {
-            self.tokens[at]
-        } else {
-            0
-        }
+        let left_out = &self.tokens[..self.left_out_until];
+        left_out.get(at).copied().unwrap_or(0)
     }
 }
 
@@ -111,9 +108,8 @@ impl Replay<'_> {
             return self.recall.find_next_answer(self.view.conversation);
         }
         let until = self.reasoning.left_out_until;
-        let place = units::count_messages_before(self.view.units, until);
         Epoch {
-            place: if until == 0 { 0 } else { place },
+            place: units::count_messages_before(self.view.units, until),
             round: 0,
         }
     }

@@ -103,8 +103,8 @@ impl Replay<'_> {
         (worth / f64::from(tokens.max(1))).to_bits()
     }
 
-    /// Leaves units before `limit` out, least worth first, until the goal is met.
-    pub(super) fn fold_by_worth(&mut self, limit: usize, goal: u32, now: &mut Moment) {
+    /// Leaves units before `limit` out of the request that ended at unit `at`, least worth first, until the goal is met.
+    pub(super) fn fold_by_worth(&mut self, at: usize, limit: usize, goal: u32, now: &mut Moment) {
         if self.meets(goal, now) {
             self.drop_settled(limit, now);
             return;
@@ -114,7 +114,7 @@ impl Replay<'_> {
             let worth = this.worth_per_token(&parts, &now.state, &now.visible);
             (Reverse((worth, unit)), parts)
         };
-        let candidates = self.list_candidates(limit, now);
+        let candidates = self.list_candidates(at, limit, now);
         let mut heap: BinaryHeap<_> = candidates.map(|unit| weigh(self, unit, now).0).collect();
         // Candidates that others keep from being left out, by these others.
         let mut waiting: HashMap<usize, Vec<usize>> = HashMap::new();
@@ -161,8 +161,8 @@ impl Replay<'_> {
         dependents.filter(|&at| !now.state.folded[at]).collect()
     }
 
-    /// Whether a unit may be left out with its dependents, as far as these stand before `limit`. Of units that go
-    /// together, the last one stands for all, and goes before what led to one of them.
+    /// Whether a unit may be left out with its dependents, all of which must stand before `limit`. Of bonded units, the last
+    /// one stands for all. A unit whose reasoning led to bonded ones goes after them.
     pub(super) fn may_fold(&self, unit: usize, limit: usize, now: &Moment) -> bool {
         let all = self.view.units;
         let is_bonded = |at: usize| all[at].bond.is_some() && !now.state.folded[at];
@@ -181,6 +181,7 @@ impl Replay<'_> {
     /// to them. Survivors of an earlier cut are left alone where they are few enough.
     pub(super) fn list_candidates<'k>(
         &self,
+        at: usize,
         limit: usize,
         now: &'k Moment,
     ) -> impl Iterator<Item = usize> + use<'_, 'k> {
@@ -188,7 +189,7 @@ impl Replay<'_> {
         let is_user = move |unit: usize| units[unit].kind == UnitKind::User;
         let survivors = now.kept.list_unpinned(limit.min(now.state.survived));
         let mut survivors = survivors.iter().copied();
-        let most = SURVIVORS_SHARE * f64::from(now.room);
+        let most = SURVIVORS_SHARE * f64::from(self.budgets.room(at));
         let are_few = survivors.try_fold(0, |sum: u32, unit| {
             let sum = sum.saturating_add(self.weights.of_unit(unit, &now.state));
             (f64::from(sum) <= most).then_some(sum)
