@@ -40,16 +40,16 @@ pub use self::{
     fold::{
         compaction_note::{is_compaction_note, write_compaction_note},
         memory::{GuardMemory, Recall},
-        preface::NOTE,
+        note::NOTE,
         sent_history::SentHistory,
     },
     grammar::prompt_placement::may_prompt,
     plan::{
         course::{find_course_boundary, list_removed_messages, preface_fit_check, weigh_before},
-        make_plan::{Plan, plan},
+        make_plan::plan,
         old_media::clear_old_media,
         questions::{count_cleared_tokens, plan_without_new_cuts},
-        report::{FoldReport, Report, StandBackReason},
+        report::{FoldReport, Plan, Report, StandBackReason},
     },
     request::{
         answer_cap::{AnswerCap, AnswerHistory, PastAnswers, session_budget},

@@ -18,7 +18,6 @@ pub(in crate::guard) const ORDER: Order = Order {
         MessageCut::TruncateResults,
         MessageCut::RepeatLimits,
         MessageCut::TruncateNewResults,
-        MessageCut::RepeatLeftOutTexts,
     ],
     requests: &[
         RequestCut::ClearEarly,
@@ -60,12 +59,10 @@ pub(in crate::guard) enum MessageCut {
     HoldSystemShare,
     /// Long tool results keep their beginning and end.
     TruncateResults,
-    /// Messages that an earlier request had to shorten stay so.
+    /// What an earlier request had to shorten stays so, and annotated texts that it left out stay out.
     RepeatLimits,
     /// Results that are new get shorter still while the window is nearly full.
     TruncateNewResults,
-    /// Annotated texts that an earlier request left out stay out.
-    RepeatLeftOutTexts,
 }
 
 /// A cut of a request.

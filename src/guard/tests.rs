@@ -15,7 +15,7 @@ use crate::{
     guard::{
         grammar::lint::OutlineItem,
         inject::injections::Injections,
-        plan::assemble::Draft,
+        plan::assemble::lint_plan,
         request::{
             estimate::{Calibration, TokenScale},
             measured_request::MeasuredRequest,
@@ -69,7 +69,7 @@ fn a_plan_that_fails_the_lint_is_not_sent() {
         names_ids: false,
         scale: TokenScale::default(),
     };
-    let plan = Draft { plan, outline }.into_linted_plan(view, &measured, &recall);
+    let plan = lint_plan(plan, &outline, view, &measured, &recall);
     assert!(plan.edits.is_empty() && plan.report.folded.is_none());
     assert!(matches!(
         plan.report.stood_back,

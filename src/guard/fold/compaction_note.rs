@@ -6,7 +6,7 @@ use crate::{
     guard::{
         fold::{
             ledger,
-            preface::{LEDGER_HEAD, LEDGER_HEAD_SINCE, NOTE, SUMMARY_HEAD},
+            note::{LEDGER_HEAD, LEDGER_HEAD_SINCE, NOTE, SUMMARY_HEAD},
         },
         request::{budget, policy::Policy},
         text::truncate::shorten_to_tokens,

@@ -20,17 +20,12 @@ pub(in crate::guard) struct CutState {
     /// Of each unit, whether its results are placeholders; of a user's, whether its media are, and its attachments
     /// shortened.
     pub(in crate::guard) cleared: Vec<bool>,
-    /// Units before this one survived a cut where they are still there.
+    /// Units before this one that are still there survived a cut.
     pub(in crate::guard) survived: usize,
-    /// There is no room for a ledger of what was left out with the last cut.
+    /// There is no room for a ledger, until the next deep cut.
     pub(in crate::guard) bare: bool,
     /// Where the words of the ledger stand, as they were chosen at the last cut.
     pub(in crate::guard) words: Vec<Span>,
-    /// Something is left out; and something of which the preface does not speak for itself.
-    pub(in crate::guard) has_folds: bool,
-    pub(in crate::guard) has_facts: bool,
-    /// Raw tokens of the ledger's lines on what the user said.
-    pub(in crate::guard) said: u32,
 }
 
 impl CutState {
@@ -49,11 +44,8 @@ impl CutState {
         for (folded, removed) in self.folded.iter_mut().zip(removed) {
             *folded |= removed;
         }
-        let cut_behind = self.folded.iter().zip(&self.cleared).skip(begun);
-        if !cut_behind
-            .into_iter()
-            .any(|(folded, cleared)| *folded || *cleared)
-        {
+        let mut behind = self.folded.iter().zip(&self.cleared).skip(begun);
+        if !behind.any(|(folded, cleared)| *folded || *cleared) {
             self.words.clear();
             self.survived = 0;
         }
@@ -62,22 +54,16 @@ impl CutState {
     /// What a session remembers of it.
     pub(in crate::guard) fn to_mark(&self, conversation: &Conversation, units: &[Unit]) -> CutMark {
         // What is left out need not be cleared any more.
-        let cleared: Vec<bool> = self
-            .cleared
-            .iter()
-            .zip(&self.folded)
-            .map(|(cleared, folded)| *cleared && !folded)
-            .collect();
+        let marks = self.cleared.iter().zip(&self.folded);
+        let cleared: Vec<bool> = marks.map(|(cleared, folded)| *cleared && !folded).collect();
+        let words = self.words.iter();
+        let words = words.filter_map(|&word| WordPlace::from_span(word, conversation, units));
         CutMark {
             folded: collect_ranges(units, &self.folded),
             cleared: collect_ranges(units, &cleared),
             survived: units::count_messages_before(units, self.survived),
             bare: self.bare,
-            words: self
-                .words
-                .iter()
-                .filter_map(|&word| WordPlace::from_span(word, conversation, units))
-                .collect(),
+            words: words.collect(),
         }
     }
 }
@@ -89,7 +75,7 @@ type MessageSpan = (u32, u32);
 /// What was cut: remembered by the session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::guard) struct CutMark {
-    folded: Vec<MessageSpan>,
+    pub(super) folded: Vec<MessageSpan>,
     cleared: Vec<MessageSpan>,
     survived: u32,
     bare: bool,
@@ -137,19 +123,9 @@ impl WordPlace {
 }
 
 impl CutMark {
-    /// The message after the last one that is left out, counted without system messages: it never moves back.
-    pub(in crate::guard) fn end_of_folds(&self) -> Option<u32> {
-        self.folded.last().map(|span| span.1)
-    }
-
-    /// The messages that are left out.
-    pub(in crate::guard) fn folded_spans(&self) -> &[MessageSpan] {
-        &self.folded
-    }
-
-    /// Whether both left out and cleared the same, and both have a ledger or none.
-    pub(in crate::guard) fn is_same_cut(&self, other: &Self) -> bool {
-        (&self.folded, &self.cleared, self.bare) == (&other.folded, &other.cleared, other.bare)
+    /// What tells one cut from another: what is left out, what is cleared, and whether there is no ledger.
+    pub(in crate::guard) fn parts(&self) -> (&[MessageSpan], &[MessageSpan], bool) {
+        (&self.folded, &self.cleared, self.bare)
     }
 
     /// Whether a message, counted without system messages, is cleared.
@@ -166,17 +142,6 @@ impl CutMark {
         conversation: &Conversation,
         units: &[Unit],
     ) -> Option<CutState> {
-        let words = self.words.iter();
-        Some(CutState {
-            words: words
-                .filter_map(|word| word.find_span(conversation, units))
-                .collect(),
-            ..self.find_units(units)?
-        })
-    }
-
-    /// The same without the words of the ledger.
-    pub(in crate::guard) fn find_units(&self, units: &[Unit]) -> Option<CutState> {
         let mut state = CutState::new(units.len());
         for (spans, marks, is_clearing) in [
             (&self.folded, &mut state.folded, false),
@@ -195,6 +160,9 @@ impl CutMark {
         units::keep_needed(units, &mut state.folded);
         state.survived = find_unit(units, self.survived).unwrap_or(units.len());
         state.bare = self.bare;
+        let words = self.words.iter();
+        let words = words.filter_map(|word| word.find_span(conversation, units));
+        state.words = words.collect();
         Some(state)
     }
 
@@ -264,7 +232,7 @@ mod tests {
         }
         let mark = state.to_mark(&conversation, &units);
         assert_eq!((mark.folded.len(), mark.cleared.len()), (40_000, 40_000));
-        let found = mark.find_units(&units).unwrap();
+        let found = mark.find_cut(&conversation, &units).unwrap();
         assert_eq!(
             (&found.folded, &found.cleared),
             (&state.folded, &state.cleared)

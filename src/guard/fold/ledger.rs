@@ -38,29 +38,23 @@ const LEAST_FACTS_CHARS: usize = 100;
 
 const WORDS_TITLE: &str = "also mentioned";
 
-/// The room for a ledger; raw tokens.
-pub struct LedgerRoom {
-    pub tokens: u32,
-    pub weights: Weights,
-}
-
-/// Facts from the messages `removed`, between fences, as many as there is room for, with `head` before them; empty
-/// without facts.
-pub(in crate::guard) fn pick_facts_within(
+/// Facts from the messages `removed`, between fences, with `head` before them, within `room` raw tokens; empty without
+/// facts.
+pub(in crate::guard) fn pick_facts(
     conversation: &Conversation,
     removed: &[usize],
     words: &[Span],
     head: &str,
-    room: &LedgerRoom,
+    room: u32,
+    weights: Weights,
 ) -> String {
-    let mut budget = LedgerBudget::from_tokens(room.tokens, room.weights);
+    let mut budget = LedgerBudget::from_tokens(room, weights);
     budget.spend(budget.text_cost(head));
     let removed = within_conversation(conversation, removed);
     let most = budget.remaining_room();
-    let words: Vec<_> = words
-        .iter()
-        .map(|&word| String::from_utf8_lossy(conversation.span_bytes(word)))
-        .collect();
+    let words = words.iter();
+    let words = words.map(|&word| String::from_utf8_lossy(conversation.span_bytes(word)));
+    let words: Vec<_> = words.collect();
     let words = Some(words.join(" ")).filter(|words| !words.is_empty());
     let words = budget.write_section(WORDS_TITLE, words, most);
     let said = user_lines::write_user_section(conversation, removed, &mut budget, 0.0);
@@ -126,7 +120,7 @@ pub fn gather_fitting(
         .unwrap_or_default()
 }
 
-/// The caller's indices may belong to another conversation.
+/// Drops indices beyond the end: the caller's may be of a longer conversation.
 fn within_conversation<'r>(conversation: &Conversation, removed: &'r [usize]) -> &'r [usize] {
     &removed[..removed.partition_point(|&at| at < conversation.items.len())]
 }

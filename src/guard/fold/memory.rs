@@ -5,13 +5,18 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    conversation::{Conversation, units::Unit},
+    conversation::{Author, Conversation, units::Unit},
     guard::{
-        fold::{basis::CutBasis, cut_state::CutMark, sent_history::SentHistory},
+        fold::{
+            basis::CutBasis,
+            cut_state::{CutMark, CutState},
+            sent_history::{SentChanges, SentHistory},
+        },
         grammar::role_alternation,
         inject::injections::Injections,
         request::{
             answer_cap::{AnswerHistory, PastAnswers},
+            epoch::{Epoch, count_places},
             estimate::{Calibration, TokenScale},
             policy::Policy,
         },
@@ -29,37 +34,43 @@ pub struct GuardMemory {
     /// How many messages, without system messages, the last planned request had. Later requests, if any, went out while
     /// the guard was off.
     pub(in crate::guard) planned: u32,
-    /// Tighter limits by message digest: of results and calls that did not fit while they were the newest, or
-    /// that came while the session was not healthy. They apply for the rest of the session. A limit of 0
-    /// characters marks an annotated text that was left out, by the text's key; it applies while `basis` binds.
+    /// What is cut of single messages, by digests. Results, calls and attachments have a limit if they did not fit while they
+    /// were the newest, or came while the session was not healthy; it applies for the rest of the session. An annotated
+    /// text that was left out has a limit of 0 characters, which applies while `basis` binds.
     pub(in crate::guard) limits: Vec<KeyedLimit>,
     /// Digest of what was last logged about caps and shares; 0 for nothing.
     pub(in crate::guard) texts: u64,
     /// What caps and shares took a raw token for.
     pub scale: TokenScale,
-    /// Whether what stands for a cut names ids; `None` where nothing is cut.
+    /// Whether placeholders and notes name ids; `None` where there are none.
     pub names_ids: Option<bool>,
     /// Whether user and assistant alternated before the first cut or injection; `None` until there is one.
     pub alternates: Option<bool>,
 }
 
 impl GuardMemory {
-    /// The message after the last one that is left out, counted without system messages; `None` without a fold. Before
-    /// it, some are kept.
+    /// The message after the last one that is left out, counted without system messages; `None` if none is. It never moves
+    /// back. Some messages before it are kept.
     pub fn boundary(&self) -> Option<u32> {
-        self.cut.as_ref().and_then(CutMark::end_of_folds)
+        Some(self.cut.as_ref()?.folded.last()?.1)
     }
 
-    /// Of each unit of the conversation that this is the memory of, whether it is left out.
-    pub(crate) fn find_folded(&self, units: &[Unit]) -> Vec<bool> {
-        let cut = self.cut.as_ref().and_then(|cut| cut.find_units(units));
-        cut.map_or_else(|| vec![false; units.len()], |cut| cut.folded)
+    /// What is cut of a conversation that continues the one that this is the memory of; nothing where a place of it
+    /// cannot be found.
+    pub(in crate::guard) fn find_cut(
+        &self,
+        conversation: &Conversation,
+        units: &[Unit],
+    ) -> CutState {
+        let cut = self.cut.as_ref();
+        let state = cut.and_then(|cut| cut.find_cut(conversation, units));
+        state.unwrap_or_else(|| CutState::new(units.len()))
     }
 
     /// The messages that are left out, counted without system messages.
     pub fn list_left_out(&self) -> Vec<Range<u32>> {
-        let spans = self.cut.as_ref().map_or(&[][..], CutMark::folded_spans);
-        spans.iter().map(|&(from, until)| from..until).collect()
+        let spans = self.cut.iter().flat_map(|cut| &cut.folded);
+        spans.map(|&(from, until)| from..until).collect()
     }
 
     /// Whether the cuts of two memories stand on different windows or depths.
@@ -119,8 +130,8 @@ pub struct Recall {
 }
 
 impl Recall {
-    /// What caps and shares take a raw token for: as before, so that the front of the prompt stays, unless there is no
-    /// prompt before this one that a cache could hold.
+    /// What caps and shares take a raw token for. It stays as it was, so that the front of the prompt does, if a cache may
+    /// hold an earlier prompt.
     pub(in crate::guard) fn token_scale(&self) -> TokenScale {
         match self.messages == 0 || self.is_cold {
             true => self.calibration.to_scale(),
@@ -128,8 +139,8 @@ impl Recall {
         }
     }
 
-    /// Whether what stands for a cut names ids: as before, so that the front of the prompt stays where a client brings its
-    /// tools late, unless there is no prompt before this one that a cache could hold.
+    /// Whether placeholders and notes name ids. That stays as it was if a cache may hold an earlier prompt: a client that
+    /// brings its tools late does not change the front of the prompt.
     pub(in crate::guard) fn names_ids(&self) -> bool {
         let offered = self.injections.names_ids;
         match self.messages == 0 || self.is_cold {
@@ -153,6 +164,60 @@ impl Recall {
         }
     }
 
+    /// Messages of the last request whose plan is remembered, without system messages.
+    pub(in crate::guard) fn count_sent_messages(&self) -> u32 {
+        let sent = self.sent.as_ref();
+        sent.map_or(self.messages as u32, |sent| sent.planned)
+    }
+
+    /// The history after a request with these changes. `replayed`: reasoning of answers before this one is left out
+    /// whatever was sent.
+    pub(in crate::guard) fn continue_history(
+        &self,
+        conversation: &Conversation,
+        changes: &SentChanges,
+        replayed: Epoch,
+    ) -> SentHistory {
+        let unknown = self.find_unknown_answer(conversation);
+        let resets = self.leaves_out_reasoning
+            || changes.change_history(&self.history, self.count_sent_messages(), unknown);
+        let epoch = match resets {
+            true => self.find_next_answer(conversation),
+            false => self.history.epoch.max(replayed),
+        };
+        changes.to_history(epoch, replayed.place)
+    }
+
+    /// The place of the answer to this request.
+    pub(in crate::guard) fn find_next_answer(&self, conversation: &Conversation) -> Epoch {
+        let place = count_places(conversation).last().copied().unwrap_or(0);
+        Epoch {
+            place,
+            round: self.injections.count_rounds(place),
+        }
+    }
+
+    /// Whether the session knows how the newest answer was asked for, so that reasoning that goes out is not stale.
+    pub fn knows_newest_answer(&self, conversation: &Conversation) -> bool {
+        self.find_unknown_answer(conversation).is_none()
+    }
+
+    /// The place of the newest answer, if the session does not know how it was asked for: its state is lost or older, or the
+    /// guard was off.
+    fn find_unknown_answer(&self, conversation: &Conversation) -> Option<u32> {
+        if self.sent.is_some() {
+            return None;
+        }
+        let sent = self.messages as u32;
+        let places = count_places(conversation);
+        let answers = conversation.items.iter().zip(&places);
+        let answers = answers.filter(|(item, _)| item.author == Author::Model);
+        let mut answers = answers.map(|(_, &place)| place).filter(|&it| it >= sent);
+        let newest = answers.next_back()?;
+        let is_known = sent > 0 && self.memory.planned >= sent && answers.next_back().is_none();
+        (!is_known).then_some(newest)
+    }
+
     /// What is known of the answers so far, for the room that the next one needs.
     pub fn past_answers(&self) -> PastAnswers {
         PastAnswers {
@@ -163,8 +228,8 @@ impl Recall {
         }
     }
 
-    /// Whether the conversation alternates, as far as that is settled before it is cut: as remembered, or judged by the
-    /// messages before the first injection. `None` where there is neither.
+    /// Whether the conversation alternates, as it is remembered, or else by the messages before the first injection. `None`
+    /// if there is no injection either: the first cut settles it.
     pub(in crate::guard) fn find_settled_alternation(
         &self,
         conversation: &Conversation,

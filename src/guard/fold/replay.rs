@@ -9,54 +9,76 @@
 //! A stored state spares the replay. It also keeps a cut in place if the counts change.
 
 mod budgets;
+mod clear;
 mod cut;
 mod kept_units;
-mod note_weights;
 mod reasoning;
 mod turn_rules;
 mod unit_weights;
 mod worth;
 
-pub(in crate::guard) use self::{
+use self::{
     budgets::ReplayBudgets,
-    note_weights::{NoteWeights, PREFACE_FRAME},
+    kept_units::{KeptCounts, KeptUnits},
     reasoning::BoundReasoning,
     turn_rules::TurnRules,
     unit_weights::UnitWeights,
-};
-use self::{
-    kept_units::{KeptCounts, KeptUnits},
     worth::VisibleWords,
 };
 use crate::{
-    conversation::units::{RequiredTail, Unit, UnitKind},
+    conversation::units::{self, RequiredTail, UnitKind},
     guard::{
-        fold::{cut_state::CutState, memory::Recall, vocabulary::Vocabulary},
+        fold::{
+            basis::CutBasis,
+            cut_state::CutState,
+            memory::Recall,
+            note::{Note, PrefaceBase},
+            vocabulary::Vocabulary,
+        },
+        inject::placed_injections::{InjectedWeight, with_injected},
         order::{ORDER, RequestCut},
-        request::view::RequestView,
+        request::{measured_request::MeasuredRequest, view::RequestView},
         shrink::{
-            clear::{Clearing, RecentUnits},
-            cuts::MessageCuts,
+            clear::{self as clearing, Clearing},
+            cuts::{MessageCuts, sum_tokens},
             priority::removable_texts::{RemovableText, RemovableTexts},
         },
     },
 };
 
+/// A conversation that was replayed, and what is cut of it.
+pub(in crate::guard) struct ReplayedConversation<'a> {
+    pub(in crate::guard) replay: Replay<'a>,
+    pub(in crate::guard) state: CutState,
+    pub(in crate::guard) basis: CutBasis,
+    /// Raw tokens that the provider has not counted yet.
+    pub(in crate::guard) added: u32,
+    /// Raw tokens that the request may have.
+    pub(in crate::guard) high: u32,
+}
+
+impl ReplayedConversation<'_> {
+    /// Whether user and assistant take turns; `None` where nothing has settled it.
+    pub(in crate::guard) fn alternates(&self) -> Option<bool> {
+        self.replay.rules.alternates
+    }
+}
+
 /// A conversation on its way through its requests.
 pub(in crate::guard) struct Replay<'a> {
-    pub(in crate::guard) view: RequestView<'a>,
-    pub(in crate::guard) recall: &'a Recall,
+    view: RequestView<'a>,
+    recall: &'a Recall,
     pub(in crate::guard) cuts: MessageCuts<'a>,
     /// What results, media and arguments become if they are cleared.
     pub(in crate::guard) clearing: Clearing,
-    pub(in crate::guard) weights: UnitWeights,
-    pub(in crate::guard) reasoning: BoundReasoning,
-    pub(in crate::guard) budgets: ReplayBudgets,
-    pub(in crate::guard) note: NoteWeights,
-    pub(in crate::guard) rules: TurnRules,
+    weights: UnitWeights,
+    reasoning: BoundReasoning,
+    budgets: ReplayBudgets,
+    pub(in crate::guard) note: Note<'a>,
+    rules: TurnRules<'a>,
     /// The annotated texts that may be left out.
-    pub(in crate::guard) texts: RemovableTexts,
-    pub(in crate::guard) vocabulary: Vocabulary,
+    texts: RemovableTexts,
+    vocabulary: Vocabulary,
 }
 
 /// A conversation at one moment of its replay.
@@ -66,13 +88,11 @@ struct Moment {
     visible: VisibleWords,
     /// Raw tokens of the request, the preface apart.
     live: u32,
-    /// Raw tokens of the room beside what is fixed, as the last cut found it.
-    room: u32,
     /// The user's newest message, before any step that follows it: nothing of it is old.
     asked: Option<usize>,
     /// The words of the ledger are not chosen yet since the last cut.
     ledger_is_due: bool,
-    /// What a cut found of which nothing could go. While that is the same, no other cut looks through it again.
+    /// The counts at which a cut found nothing that could go. While they are the same, no cut looks again.
     stuck: Option<KeptCounts>,
 }
 
@@ -87,64 +107,115 @@ struct Request {
     is_last: bool,
 }
 
-/// Where a replay begins, and with what.
-pub(in crate::guard) struct ReplayStart {
-    /// The first unit that is looked at.
-    pub(in crate::guard) from: usize,
-    /// What was done for the request before it.
-    pub(in crate::guard) state: Option<CutState>,
+/// Replays the conversation and finds the cuts. `alternates`: whether user and assistant take turns, if that is settled.
+pub(in crate::guard) fn replay_conversation<'a>(
+    view: RequestView<'a>,
+    measured: &MeasuredRequest<'_>,
+    cuts: MessageCuts<'a>,
+    injected: InjectedWeight,
+    recall: &'a Recall,
+    alternates: Option<bool>,
+) -> ReplayedConversation<'a> {
+    let basis = CutBasis::from_policy(&view.policy);
+    let added = count_added_tokens(view, &cuts, &injected, recall);
+    let raw = |tokens| recall.calibration.to_raw_tokens(tokens, added);
+    let is_counted = recall.calibration.is_counted() || recall.was_refused;
+    let low_water = basis.low_water();
+    let rules = TurnRules::new(view, alternates);
+    let base = PrefaceBase::new(&recall.injections, view.names_ids);
+    let begun = base.boundary.map(|boundary| {
+        let begun = units::find_boundary_unit(view.units, boundary);
+        rules.begin_with_thinking(begun)
+    });
+    let removable = cuts.texts.list_removable_texts();
+    let mut replay = Replay {
+        view,
+        recall,
+        clearing: Clearing::nothing(view.conversation.items.len()),
+        weights: UnitWeights::new(view, &cuts, injected, measured.shares.tools),
+        reasoning: BoundReasoning::weigh(view),
+        budgets: ReplayBudgets::new(view, measured, &cuts, low_water, is_counted, raw),
+        note: Note::new(view, base, begun),
+        rules,
+        texts: RemovableTexts::new(removable, clearing::least_freed(&view.policy)),
+        vocabulary: Vocabulary::default(),
+        cuts,
+    };
+    replay.prepare_clearing();
+    let state = replay.run(basis, begun);
+    let budget = raw(measured.budgets.current_budget().uncut_tokens());
+    ReplayedConversation {
+        high: replay.budgets.add_tolerance(budget),
+        replay,
+        state,
+        basis,
+        added,
+    }
+}
+
+/// Raw tokens that came since the last request that the provider counted.
+pub(in crate::guard) fn count_added_tokens(
+    view: RequestView<'_>,
+    cuts: &MessageCuts<'_>,
+    injected: &InjectedWeight,
+    recall: &Recall,
+) -> u32 {
+    if recall.counted {
+        return 0;
+    }
+    let fresh = units::first_new_message(view.units, recall.messages);
+    with_injected(sum_tokens(&cuts.results.tokens[fresh..]), injected.fresh)
 }
 
 impl Replay<'_> {
-    /// Finds what results and media become if they are cleared, if anything may be.
-    pub(in crate::guard) fn prepare_clearing(&mut self, is_cut: bool) {
-        let may_clear = is_cut || self.recall.is_cold || self.budgets.early.is_some();
-        let may_clear = may_clear || !self.is_below_least_mark();
-        if may_clear && self.view.policy.settings.clear.enabled {
-            let units = self.view.units;
-            self.clearing = Clearing::new(self.view, &self.cuts.settled_tokens);
-            let results = &self.cuts.results;
-            self.weights.weigh_cleared(units, &self.clearing, results);
-            // What is attached to the task may get shorter, so that a cut goes as deep whether it is or not.
-            let freed = units.iter().enumerate().map(|(at, unit)| {
-                let is_task = unit.is_user() && unit.stays;
-                if is_task {
-                    self.weights.clearable(at)
-                } else {
-                    0
-                }
-            });
-            self.budgets.take_off_fixed(freed);
+    /// Takes up what the session remembers: gives the cuts, if there are any, and the first unit to replay. Requests whose
+    /// cuts are remembered are not replayed, unless they were cut for another window. Nor are those from before unit
+    /// `begun`, with which a course or a summary begins.
+    fn take_up_cuts(&mut self, basis: CutBasis, begun: Option<usize>) -> (Option<CutState>, usize) {
+        let (view, recall) = (self.view, self.recall);
+        let units = view.units;
+        let memory = recall.kept_memory();
+        let mark = memory.cut.as_ref().filter(|_| basis == memory.basis);
+        let mut state = mark.and_then(|mark| mark.find_cut(view.conversation, units));
+        if let Some(begun) = begun {
+            let state = state.get_or_insert_with(|| CutState::new(units.len()));
+            state.fold_before(begun, view);
         }
+        let is_known = match memory.cut {
+            None => basis == memory.basis,
+            Some(_) => mark.is_some() && state.is_some(),
+        };
+        let mut from = begun.unwrap_or(0);
+        if is_known {
+            self.begin_reasoning(recall.history.replayed);
+            let known = recall.messages.min(memory.planned as usize);
+            let fresh = units::first_new_message(units, known);
+            let first =
+                units::find_unit_of_message(units, fresh).min(units.len().saturating_sub(1));
+            from = from.max(first);
+        }
+        (state, from)
     }
 
-    /// Whether no request of the conversation was ever large enough for a cut.
-    fn is_below_least_mark(&self) -> bool {
-        self.weights.sum_uncut(&self.note) <= self.find_least_mark()
-    }
-
-    /// Replays the requests that ended at unit `start.from` and later.
-    pub(in crate::guard) fn run(&mut self, start: ReplayStart) -> CutState {
+    /// Replays the requests whose cuts are not known.
+    fn run(&mut self, basis: CutBasis, begun: Option<usize>) -> CutState {
         let pinned = self.view.count_pinned();
         let units = self.view.units;
-        if start.state.is_some() {
+        let (state, from) = self.take_up_cuts(basis, begun);
+        if state.is_some() {
             self.budgets.end_tolerance();
         }
-        let mut state = start.state.unwrap_or_else(|| CutState::new(units.len()));
-        for unit in (0..units.len())
-            .filter(|&unit| state.folded[unit])
-            .collect::<Vec<_>>()
-        {
+        let state = state.unwrap_or_else(|| CutState::new(units.len()));
+        for unit in (0..units.len()).filter(|&unit| state.folded[unit]) {
             self.weights.drop_injections_before(unit, &state);
-            self.note.note_dropped(unit, self.view, &mut state);
+            self.note.add_folded(unit);
         }
         let is_quiet =
             self.budgets.early.is_none() && self.texts.is_empty() && !self.recall.is_cold;
         if is_quiet && self.is_below_least_mark() {
             return state;
         }
-        // Nothing was decided yet of a conversation whose start is looked at.
-        let from = start.from;
+        // If the replay begins within the pinned start, no text was sent before.
         let decided = if from < pinned { 0 } else { from };
         let is_kept = |at: usize| !state.folded[at];
         self.texts.mark_sent_until(decided, is_kept);
@@ -153,7 +224,6 @@ impl Replay<'_> {
             state,
             kept: KeptUnits::new(units),
             visible: VisibleWords::default(),
-            room: 0,
             asked: None,
             ledger_is_due: false,
             stuck: None,
@@ -190,6 +260,11 @@ impl Replay<'_> {
         now.state
     }
 
+    /// Whether no request of the conversation was ever large enough for a cut.
+    fn is_below_least_mark(&self) -> bool {
+        self.weights.sum_uncut(&self.note) <= self.find_least_mark()
+    }
+
     /// Makes a cut of a request, if it is due.
     fn try_cut(&mut self, cut: RequestCut, request: Request, now: &mut Moment) {
         let Request { at, newest, .. } = request;
@@ -224,15 +299,16 @@ impl Replay<'_> {
         }
     }
 
-    /// A ledger gives way before the newest step does, until the next cut. One without facts is not there.
+    /// Leaves the ledger out until the next deep cut. Without facts there is none.
     fn drop_ledger(&mut self, at: usize, now: &mut Moment) {
-        if now.state.has_facts && self.over(at, now) > 0 {
+        if self.note.has_facts && self.over(at, now) > 0 {
             now.state.bare = true;
             self.budgets.end_tolerance();
         }
     }
 
-    /// Chooses the words of the ledger after the last cut: those of the cuts before it are never sent.
+    /// Chooses the words of the ledger if there was a cut since they were chosen. The words of all cuts but the last are never
+    /// sent, so that none are chosen for them.
     fn settle_ledger(&self, now: &mut Moment) {
         if std::mem::take(&mut now.ledger_is_due) {
             now.state.words = self.choose_ledger_words(now);
@@ -242,7 +318,7 @@ impl Replay<'_> {
     /// Adds the next unit to the conversation.
     fn add_unit(&self, at: usize, is_pinned: bool, now: &mut Moment) {
         let (unit, is_kept) = (&self.view.units[at], !now.state.folded[at]);
-        // Of what the preface speaks of, only what the user asked last may go, if it stayed.
+        // Of the units before a course, only a question of the user may still go, if it stayed.
         let is_open = at >= self.note.begins || unit.is_user();
         let may_go = is_kept && !is_pinned && !unit.stays && is_open;
         if is_kept && !may_go && is_open && unit.is_user() && self.gets_smaller(at, at) {
@@ -291,57 +367,6 @@ impl Replay<'_> {
         self.texts.end_search(search);
     }
 
-    /// Clears old results, but no media, if the settings ask for it before the budget is reached.
-    fn clear_early(&mut self, at: usize, newest: usize, now: &mut Moment) {
-        let Some(early) = &self.budgets.early else {
-            return;
-        };
-        if self.meets(early.marks[at], now) {
-            return;
-        }
-        let recent = self.clearing.recent_units(at);
-        let open = now.kept.list_open(newest).iter().copied();
-        let open: Vec<usize> = open
-            .filter(|&unit| self.view.units[unit].has_results())
-            .filter(|&unit| self.may_clear(unit, newest, recent, &now.state))
-            .collect();
-        let freed = open.iter().map(|&unit| self.weights.clearable(unit));
-        let freed = freed.fold(0, u32::saturating_add);
-        if freed >= early.least_freed.max(1) {
-            self.drop_reasoning(at + 1, now);
-            // The words that the cut before took out of sight are told of it alone.
-            self.settle_ledger(now);
-            open.into_iter().for_each(|unit| self.clear_unit(unit, now));
-        }
-    }
-
-    /// Whether a unit before `limit` becomes smaller as it is cleared, and is none of the `recent`.
-    fn may_clear(
-        &self,
-        at: usize,
-        limit: usize,
-        recent: Option<RecentUnits>,
-        state: &CutState,
-    ) -> bool {
-        let kind = self.view.units[at].kind;
-        let is_old = recent.is_none_or(|recent| recent.is_old(at, kind));
-        is_old && !state.cleared[at] && self.gets_smaller(at, limit)
-    }
-
-    /// Whether clearing makes a unit before `limit` smaller.
-    fn gets_smaller(&self, at: usize, limit: usize) -> bool {
-        self.weights.clearable(at) > 0 && !self.is_replayed(&self.view.units[at], limit)
-    }
-
-    /// Whether a program that is still at work before unit `limit` reads the results of a unit again.
-    fn is_replayed(&self, unit: &Unit, limit: usize) -> bool {
-        let conversation = self.view.conversation;
-        let mut items = conversation.items[unit.messages.clone()].iter();
-        conversation.format.rules().replays_programs
-            && (unit.is_needed || unit.bond.is_some_and(|bond| bond.last >= limit))
-            && items.any(|item| item.read_by_program)
-    }
-
     /// Raw tokens by which the request that ended at a unit is over its budget.
     fn over(&self, at: usize, now: &Moment) -> u32 {
         let most = self.budgets.add_tolerance(self.budgets.most(at));
@@ -354,14 +379,13 @@ impl Replay<'_> {
     }
 
     fn sent_now(&self, now: &Moment) -> u32 {
-        let ledger = self.note.of_ledger(&now.state);
-        now.live
-            .saturating_add(self.note.of_cuts(&now.state, ledger))
+        let ledger = self.note.most_of_ledger(&now.state);
+        now.live.saturating_add(self.note.weigh(ledger))
     }
 
     /// Raw tokens of the conversation with these cuts and a ledger of so many.
     pub(in crate::guard) fn sent_tokens(&self, state: &CutState, ledger: u32) -> u32 {
         let sent = self.weights.sum_sent(state);
-        sent.saturating_add(self.note.of_cuts(state, ledger))
+        sent.saturating_add(self.note.weigh(ledger))
     }
 }

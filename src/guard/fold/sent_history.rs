@@ -1,14 +1,16 @@
-//! Digests what the proxy puts, takes or changes in the part of a conversation that was sent before, and keeps the first
-//! answer that was made under it, the *epoch*.
+//! What the proxy puts, takes or changes in the part of a conversation that was sent before, as digests; and the *epoch*, the
+//! first answer that was made under it.
 //!
 //! Newer models bind their reasoning to all that stood before it. Reasoning made before the newest change by the proxy
-//! is stale: one provider refuses it, another leaves it out. All that was made since stays, byte for byte. Whatever
-//! changes the part already sent moves the digest, and with it the epoch, so that a mechanism of the guard need not know of
-//! reasoning to be right; for the replay to count its tokens, `Replay::drop_reasoning` is called by deep cuts and early clearing.
-//! Edits that are made after [`SentChanges::collect`] are not seen. What is kept is always the end of the sequence, and
-//! nothing is put back, since an epoch never falls.
+//! is stale: one provider refuses it, another leaves it out. All that was made since stays, byte for byte.
 //!
-//! The client's own bytes are not part of the digest: what the client changes is not for the proxy to judge.
+//! Whatever changes the part already sent moves the digests, and with them the epoch. So a mechanism of the guard is right
+//! without knowing of reasoning. But the replay counts the tokens of reasoning: deep cuts and early clearing call
+//! `Replay::drop_reasoning` for that. Edits that are made after [`SentChanges::collect`] are not seen.
+//!
+//! An epoch never falls. So nothing is put back, and the reasoning that is kept is always that of the newest answers.
+//!
+//! The client's own bytes are not part of the digests: what the client changes is not for the proxy to judge.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,9 +21,8 @@ use crate::{
         edit::{Edit, Edits},
     },
     guard::{
-        fold::memory::Recall,
         grammar::message_order::MessageOrder,
-        inject::{injections::ToolSet, placed_injections::SentRecord},
+        inject::{injections::ToolSet, placed_injections::SentChange},
         request::{
             epoch::{Epoch, count_places},
             view::RequestView,
@@ -52,31 +53,18 @@ struct ChangeDigest {
     digest: u64,
 }
 
-/// A change of what the client sent.
-#[derive(Clone, Copy)]
-struct Change {
-    /// The client's messages before it, without system messages.
-    place: u32,
-    digest: u128,
-}
-
 /// All changes of one request.
 #[derive(Default)]
 pub(in crate::guard) struct SentChanges {
     head: u64,
-    edits: Vec<Change>,
-    records: Vec<Change>,
+    edits: Vec<SentChange>,
+    records: Vec<SentChange>,
     /// The newest answer, which goes out for the first time, is changed, or something stands directly before it that was
     /// not sent with its request, so that reasoning in it is stale.
     changes_newest_answer: bool,
 }
 
 impl SentHistory {
-    /// Whether nothing but the client's own bytes went out.
-    fn changes_nothing(&self) -> bool {
-        self.head == 0 && self.edits.count == 0 && self.records.count == 0
-    }
-
     /// Leaves out all reasoning made before `answer`: the provider dropped some of it, and what stands behind that with it,
     /// as it would in each request that has it.
     pub fn begin_with(&mut self, answer: Epoch) {
@@ -94,7 +82,7 @@ impl SentHistory {
 }
 
 impl ChangeDigest {
-    fn from_changes(changes: &[Change]) -> Self {
+    fn from_changes(changes: &[SentChange]) -> Self {
         let mut mix = DigestBuilder::default();
         for change in changes {
             mix.push_digest(b'p', u128::from(change.place));
@@ -110,7 +98,7 @@ impl ChangeDigest {
     }
 
     /// Whether `now` begins with these changes, and has others only behind the first `sent` messages.
-    fn continues_in(self, now: &[Change], sent: u32) -> bool {
+    fn continues_in(self, now: &[SentChange], sent: u32) -> bool {
         let count = self.count as usize;
         let Some((same, new)) = now.split_at_checked(count) else {
             return false;
@@ -120,23 +108,22 @@ impl ChangeDigest {
 }
 
 impl SentChanges {
-    /// `edits`: all of the guard's, without those by which records are put back.
+    /// `edits`: all of the guard's, without those by which records are put back. `sent`: messages of the last request,
+    /// without system messages.
     pub(in crate::guard) fn collect(
         view: RequestView<'_>,
         edits: &Edits,
         order: &MessageOrder,
-        records: &[SentRecord],
+        records: Vec<SentChange>,
         tools: ToolSet,
-        recall: &Recall,
+        sent: u32,
     ) -> Self {
-        let mut this = Self::default();
-        if edits.is_empty() && records.is_empty() && tools.is_empty() && order.count_moved() == 0 {
-            // Most requests: nothing of them is changed.
-            return this;
-        }
+        let mut this = Self {
+            records,
+            ..Self::default()
+        };
         let conversation = view.conversation;
         let places = count_places(conversation);
-        let sent = count_sent_messages(recall);
         let mut head = DigestBuilder::default();
         if !tools.is_empty() {
             head.push_digest(b't', tools as u128);
@@ -154,7 +141,7 @@ impl SentChanges {
                 this.changes_newest_answer |= is_answer && place >= sent;
                 let item = item.filter(|item| item.span.start <= edit.span.start);
                 let digest = digest_edit(conversation, item, &edit);
-                this.edits.push(Change { place, digest });
+                this.edits.push(SentChange { place, digest });
             } else if system.is_some_and(|item| is_in(item.span.start, item.span.end)) {
                 // Beside the messages, reasoning is bound to the system text and the tools alone.
                 head.push_digest(b's', digest_edit(conversation, system, &edit));
@@ -165,13 +152,9 @@ impl SentChanges {
             mix.push_digest(b'm', conversation.items[from].digest);
             mix.push_digest(b'p', u128::from(places[behind]));
             let (place, digest) = (places[from], mix.finish());
-            this.edits.push(Change { place, digest });
+            this.edits.push(SentChange { place, digest });
         }
         this.edits.sort_by_key(|change| change.place);
-        this.records.extend(records.iter().map(|record| Change {
-            place: record.place,
-            digest: record.digest,
-        }));
         this.head = match head.is_empty() {
             true => 0,
             false => head.finish() as u64,
@@ -179,85 +162,33 @@ impl SentChanges {
         this
     }
 
-    /// The history after this request. `replayed`: reasoning of answers before this one is left out whatever was sent.
-    pub(in crate::guard) fn continue_history(
+    /// Whether anything differs in the part that was sent before, the first `sent` messages. `unknown`: the place of the
+    /// newest answer if nobody knows how it was asked for; any change before it may be new.
+    pub(in crate::guard) fn change_history(
         &self,
-        view: RequestView<'_>,
-        recall: &Recall,
-        replayed: Epoch,
-    ) -> SentHistory {
-        let before = recall.history;
-        let resets = recall.leaves_out_reasoning || self.changes_history(view.conversation, recall);
-        let epoch = match resets {
-            true => find_next_answer(view.conversation, recall),
-            false => before.epoch.max(replayed),
-        };
-        SentHistory {
-            head: self.head,
-            edits: ChangeDigest::from_changes(&self.edits),
-            records: ChangeDigest::from_changes(&self.records),
-            epoch,
-            replayed: replayed.place,
-        }
-    }
-
-    /// Whether anything differs in the part that was sent before.
-    fn changes_history(&self, conversation: &Conversation, recall: &Recall) -> bool {
-        let before = recall.history;
-        let changes_nothing = self.head == 0 && self.edits.is_empty() && self.records.is_empty();
-        if changes_nothing && before.changes_nothing() {
-            return false;
-        }
-        if let Some(last) = find_unknown_answer(conversation, recall) {
-            // How the newest answers were asked for is not known: any change before them may be new.
+        before: &SentHistory,
+        sent: u32,
+        unknown: Option<u32>,
+    ) -> bool {
+        if let Some(last) = unknown {
             let mut changes = self.edits.iter().chain(&self.records);
             return self.head != 0 || changes.any(|change| change.place <= last);
         }
-        let sent = count_sent_messages(recall);
         self.changes_newest_answer
             || self.head != before.head
             || !before.edits.continues_in(&self.edits, sent)
             || !before.records.continues_in(&self.records, sent)
     }
-}
 
-impl Recall {
-    /// Whether the session knows how the newest answer was asked for, so that reasoning that goes out is not stale.
-    pub fn knows_newest_answer(&self, conversation: &Conversation) -> bool {
-        find_unknown_answer(conversation, self).is_none()
-    }
-}
-
-/// Messages of the last request whose plan is remembered, without system messages.
-fn count_sent_messages(recall: &Recall) -> u32 {
-    match &recall.sent {
-        Some(sent) => sent.planned,
-        None => recall.messages as u32,
-    }
-}
-
-/// The place of the newest answer, where the session does not know how it was asked for: its state is lost or older,
-/// or the guard was off.
-fn find_unknown_answer(conversation: &Conversation, recall: &Recall) -> Option<u32> {
-    if recall.sent.is_some() {
-        return None;
-    }
-    let sent = recall.messages as u32;
-    let places = count_places(conversation);
-    let answers = conversation.items.iter().zip(&places);
-    let answers = answers.filter(|(item, _)| item.author == Author::Model);
-    let mut answers = answers.map(|(_, &place)| place).filter(|&it| it >= sent);
-    let newest = answers.next_back()?;
-    let is_known = sent > 0 && recall.memory.planned >= sent && answers.next_back().is_none();
-    (!is_known).then_some(newest)
-}
-
-/// The place of the answer to this request.
-pub(in crate::guard) fn find_next_answer(conversation: &Conversation, recall: &Recall) -> Epoch {
-    let place = count_places(conversation).last().copied().unwrap_or(0);
-    Epoch {
-        place,
-        round: recall.injections.count_rounds(place),
+    /// The history after a request with these changes.
+    pub(in crate::guard) fn to_history(&self, epoch: Epoch, replayed: u32) -> SentHistory {
+        SentHistory {
+            head: self.head,
+            edits: ChangeDigest::from_changes(&self.edits),
+            records: ChangeDigest::from_changes(&self.records),
+            epoch,
+            replayed,
+        }
     }
 }
 

@@ -9,7 +9,10 @@ use std::collections::HashMap;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
-    conversation::{Author, Conversation, edit::Edits},
+    conversation::{
+        Author, Conversation, Item,
+        edit::{Edit, Edits},
+    },
     json::{scan::Span, text::TextWalk},
 };
 
@@ -29,7 +32,7 @@ const LEAST_AGE: u32 = 4;
 pub(in crate::guard) type WordId = u32;
 
 /// Where and how often a word was used.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct WordUse {
     /// Messages that hold it.
     messages: u32,
@@ -58,7 +61,7 @@ impl Vocabulary {
         for at in self.words.len()..end {
             let item = &conversation.items[at];
             let mut found = Vec::new();
-            for_each_text(conversation, at, |span| {
+            for span in list_texts(conversation, item) {
                 scan_words(conversation.span_bytes(span), &mut |hash, word| {
                     let span = word.map(|(from, to)| Span {
                         start: span.start + from as u32,
@@ -66,7 +69,7 @@ impl Vocabulary {
                     });
                     found.push((hash, span));
                 });
-            });
+            }
             let words = self.count_words(found, item.author == Author::Model);
             self.messages += u32::from(!item.author.is_system());
             self.words.push(words);
@@ -78,10 +81,8 @@ impl Vocabulary {
         for (hash, span) in found {
             let id = *self.ids.entry(hash).or_insert_with(|| {
                 self.uses.push(WordUse {
-                    messages: 0,
-                    answers: 0,
-                    newest: 0,
                     span,
+                    ..WordUse::default()
                 });
                 (self.uses.len() - 1) as WordId
             });
@@ -117,23 +118,21 @@ impl Vocabulary {
     ) -> Vec<WordId> {
         let edits = edits.ordered_edits(&conversation.body);
         let mut words = Vec::new();
-        for_each_text(conversation, message, |span| {
-            let mut from = span.start;
-            let inside = edits
-                .iter()
-                .filter(|edit| edit.span.start < span.end && edit.span.end > span.start);
+        for span in list_texts(conversation, &conversation.items[message]) {
             let mut scan = |start: u32, end: u32| {
                 if start < end {
                     let raw = conversation.span_bytes(Span { start, end });
                     scan_words(raw, &mut |hash, _| words.extend(self.ids.get(&hash)));
                 }
             };
-            for edit in inside {
+            let is_inside = |edit: &&Edit| edit.span.start < span.end && edit.span.end > span.start;
+            let mut from = span.start;
+            for edit in edits.iter().filter(is_inside) {
                 scan(from, edit.span.start.min(span.end));
                 from = from.max(edit.span.end);
             }
             scan(from, span.end);
-        });
+        }
         words.sort_unstable();
         words.dedup();
         // A word that an edit cut in two may be a word of another message: it would count from then on, and not
@@ -163,17 +162,17 @@ impl Vocabulary {
 
 /// The texts of a message that can hold words: its own, and names and arguments of its calls. A system message that
 /// is bound to the one before it holds none: a session remembers no place in it, and it never goes.
-fn for_each_text(conversation: &Conversation, message: usize, mut each: impl FnMut(Span)) {
-    let item = &conversation.items[message];
-    if item.is_bound {
-        return;
-    }
-    conversation.texts_of(item).for_each(|text| each(text.span));
-    for call in conversation.calls_of(item) {
-        call.name.into_iter().for_each(|name| each(name.span));
-        let arguments = call.arguments.into_iter();
-        arguments.for_each(|arguments| each(arguments.span()));
-    }
+fn list_texts<'c>(
+    conversation: &'c Conversation,
+    item: &'c Item,
+) -> impl Iterator<Item = Span> + 'c {
+    let calls = conversation.calls_of(item).iter().flat_map(|call| {
+        let name = call.name.map(|name| name.span);
+        let arguments = call.arguments.map(|arguments| arguments.span());
+        name.into_iter().chain(arguments)
+    });
+    let texts = conversation.texts_of(item).map(|text| text.span);
+    texts.chain(calls).filter(|_| !item.is_bound)
 }
 
 /// Names the hash of every word of a text as it is spelled in JSON, and where it lies in it.

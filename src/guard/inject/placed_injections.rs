@@ -81,11 +81,12 @@ pub(in crate::guard) struct InsertedRecords {
     pub(in crate::guard) reasoning_left_out: usize,
 }
 
-/// A record that is put back.
-pub(in crate::guard) struct SentRecord {
+/// A change of what the client sent, such as a record that is put back.
+#[derive(Clone, Copy)]
+pub(in crate::guard) struct SentChange {
     /// The client's messages before it, without system messages.
     pub(in crate::guard) place: u32,
-    /// Of its content, with the reasoning in it.
+    /// Of what is changed; of a record, with the reasoning in it.
     pub(in crate::guard) digest: u128,
 }
 
@@ -189,11 +190,11 @@ impl<'a> PlacedInjections<'a> {
     }
 
     /// The records that stand where these messages are `kept`.
-    pub(in crate::guard) fn list_sent_records(&self, kept: &[bool]) -> Vec<SentRecord> {
+    pub(in crate::guard) fn list_sent_records(&self, kept: &[bool]) -> Vec<SentChange> {
         let mut sent = Vec::new();
         for records in &self.places {
             let place = records.place;
-            let mut add = |digest| sent.push(SentRecord { place, digest });
+            let mut add = |digest| sent.push(SentChange { place, digest });
             if records.stand_where(kept) {
                 records.between_digests.iter().copied().for_each(&mut add);
             }

@@ -7,15 +7,12 @@ use crate::{
             cut_state::CutMark,
             memory::{GuardMemory, Recall},
             preface::AppliedFold,
-            replay_conversation::ReplayedConversation,
-            sent_history::{SentChanges, find_next_answer},
+            replay::ReplayedConversation,
+            sent_history::SentChanges,
         },
         grammar::lint::{self, OutlineItem},
         inject::placed_injections::PlacedInjections,
-        plan::{
-            make_plan::Plan,
-            report::{FoldReport, Report, StandBackReason},
-        },
+        plan::report::{FoldReport, Plan, Report, StandBackReason},
         request::{
             budget::{self, TokenShares},
             measured_request::MeasuredRequest,
@@ -25,21 +22,16 @@ use crate::{
     },
 };
 
-/// A plan before it is linted.
-pub(in crate::guard) struct Draft {
-    pub(in crate::guard) plan: Plan,
-    /// The messages of the edited conversation.
-    pub(in crate::guard) outline: Vec<OutlineItem>,
-}
-
-pub(in crate::guard) fn assemble_draft(
+/// Puts the plan together. `ledger`: raw tokens of the ledger in the preface.
+pub(in crate::guard) fn assemble_plan(
     view: RequestView<'_>,
     measured: &MeasuredRequest<'_>,
     fit: &ReplayedConversation<'_>,
     folding: AppliedFold,
+    ledger: u32,
     injected: &PlacedInjections<'_>,
     recall: &Recall,
-) -> Draft {
+) -> Plan {
     let (texts, results) = (&fit.replay.cuts.texts, &fit.replay.cuts.results);
     let mut edits = folding.edits;
     let mut kept = vec![false; results.tokens.len()];
@@ -58,17 +50,14 @@ pub(in crate::guard) fn assemble_draft(
         basis: fit.basis,
         cut: Some(fit.state.to_mark(view.conversation, view.units))
             .filter(|mark| *mark != CutMark::default()),
-        limits: results
-            .limits_to_remember(&kept)
-            .chain(texts.limits_to_remember(&kept))
-            .collect(),
+        limits: fit.replay.cuts.list_limits(&kept),
         planned: units::count_messages_before(view.units, view.units.len()),
         texts: digest,
         scale: view.scale,
+        alternates: fit.alternates(),
         ..GuardMemory::default()
     };
-    let cleared = collect_cleared(view, fit, &kept, &mut edits);
-    let cleared = cleared.map(|cleared| mark_newly_cleared(view, cleared, &memory, &recall.memory));
+    let cleared = collect_cleared(view, fit, &kept, &recall.memory, &mut edits);
     let cleared_messages = cleared.as_ref().map_or(&[][..], |it| &it.messages);
     let sent = |at: usize| kept[at] && cleared_messages.binary_search(&at).is_err();
     let truncated = results.collect_edits(sent, fresh, &mut edits);
@@ -80,11 +69,12 @@ pub(in crate::guard) fn assemble_draft(
         view,
         &edits,
         &folding.order,
-        &injected.list_sent_records(&kept),
+        injected.list_sent_records(&kept),
         tools.in_list,
-        recall,
+        recall.count_sent_messages(),
     );
-    let history = changes.continue_history(view, recall, fit.replay.find_epoch(recall));
+    let replayed = fit.replay.find_epoch();
+    let history = recall.continue_history(view.conversation, &changes, replayed);
     let epoch = history.epoch;
     let moved = epoch != recall.history.epoch;
     let injected = match moved && !recall.injections.records.is_empty() {
@@ -92,8 +82,7 @@ pub(in crate::guard) fn assemble_draft(
         false => injected,
     };
     let inserted = injected.insert_records(&kept, is_cut, folding.order, epoch, &mut edits);
-    let course = recall.injections.course.as_ref();
-    let raw_after = fit.replay.sent_tokens(&fit.state, fit.ledger);
+    let raw_after = fit.replay.sent_tokens(&fit.state, ledger);
     let (stale, counted) = fit.replay.stale_tokens(&fit.state, epoch);
     let raw_after = raw_after.saturating_sub(counted);
     let mut sent = measure_sent(view, measured, cleared.as_ref(), &kept, &results.tokens);
@@ -103,10 +92,10 @@ pub(in crate::guard) fn assemble_draft(
     if let Some(cap) = answer_cap.filter(|cap| cap.is_lowered()) {
         view.conversation.lower_answer_caps(cap.sent, &mut edits);
     }
-    let removed_tokens = || {
-        let removed = kept.iter().zip(&results.tokens).filter(|(kept, _)| !**kept);
-        removed.fold(0u32, |sum, (_, tokens)| sum.saturating_add(*tokens))
-    };
+    let removed = kept.iter().zip(&results.tokens).filter(|(kept, _)| !**kept);
+    let removed = removed.fold(0u32, |sum, (_, tokens)| sum.saturating_add(*tokens));
+    let course = recall.injections.course.as_ref();
+    let course = course.filter(|_| folding.prefaced);
     let report = Report {
         texts: text_report,
         truncated,
@@ -114,12 +103,11 @@ pub(in crate::guard) fn assemble_draft(
             messages: folding.messages,
             came: kept.len(),
             kept: kept.iter().filter(|kept| **kept).count(),
-            tokens: removed_tokens(),
-            new: is_new_cut(memory.cut.as_ref(), recall.memory.cut.as_ref()),
+            tokens: removed,
+            new: memory.cut.as_ref().map(CutMark::parts)
+                != recall.memory.cut.as_ref().map(CutMark::parts),
         }),
-        course: course
-            .filter(|_| folding.prefaced)
-            .map(|course| course.number),
+        course: course.map(|course| course.number),
         tools: tools.in_list.union(tools.in_entry),
         has_tools_entry: !tools.in_entry.is_empty(),
         records_left_out: inserted.records_left_out,
@@ -137,10 +125,38 @@ pub(in crate::guard) fn assemble_draft(
         report,
         memory,
         history,
-        answer: find_next_answer(view.conversation, recall),
+        answer: recall.find_next_answer(view.conversation),
     };
-    let outline = inserted.outline;
-    Draft { plan, outline }
+    lint_plan(plan, &inserted.outline, view, measured, recall)
+}
+
+/// The plan, or none where it breaks a rule that the conversation kept. `outline`: the messages of the edited conversation.
+pub(in crate::guard) fn lint_plan(
+    plan: Plan,
+    outline: &[OutlineItem],
+    view: RequestView<'_>,
+    measured: &MeasuredRequest<'_>,
+    recall: &Recall,
+) -> Plan {
+    let is_client = |item: &OutlineItem| matches!(item, OutlineItem::Client(_));
+    if plan.report.folded.is_none() && outline.iter().all(is_client) {
+        // Cuts within messages, texts added to them, and schemas move no message.
+        return plan;
+    }
+    let broken = lint::find_new_faults(view.conversation, outline, view.policy.profile);
+    if broken.is_empty() {
+        return plan;
+    }
+    Plan {
+        // The plan is not carried out, so the next request is replayed from its start.
+        memory: GuardMemory {
+            alternates: plan.memory.alternates,
+            scale: plan.memory.scale,
+            names_ids: plan.memory.names_ids,
+            ..GuardMemory::default()
+        },
+        ..measured.stand_back(StandBackReason::Unsound(broken), recall)
+    }
 }
 
 /// The shares of the client's messages that go out, for the report. Cleared tokens are taken off tool results first,
@@ -175,79 +191,26 @@ fn collect_cleared(
     view: RequestView<'_>,
     fit: &ReplayedConversation<'_>,
     kept: &[bool],
+    before: &GuardMemory,
     edits: &mut Edits,
 ) -> Option<Cleared> {
     let units = view.units.iter().zip(&fit.state.cleared);
-    let cleared = units.filter(|it| *it.1);
-    let messages = cleared.flat_map(|(unit, _)| unit.messages.clone());
+    let units = units.filter(|it| *it.1);
+    let messages = units.flat_map(|(unit, _)| unit.messages.clone());
     let messages = messages.filter(|&at| kept[at]);
-    let cleared = fit
-        .replay
-        .clearing
-        .collect_edits(messages, &fit.replay.cuts.results, edits);
-    (cleared.count() > 0).then_some(cleared)
-}
-
-/// Sets the fields of `cleared` that compare with the last request.
-fn mark_newly_cleared(
-    view: RequestView<'_>,
-    cleared: Cleared,
-    now: &GuardMemory,
-    before: &GuardMemory,
-) -> Cleared {
+    let (clearing, results) = (&fit.replay.clearing, &fit.replay.cuts.results);
+    let cleared = clearing.collect_edits(messages, results, edits);
     // What was cleared for another window was cleared elsewhere.
-    let before = before.cut.as_ref().filter(|_| now.basis == before.basis);
-    let was_cleared = |&at: &usize| {
+    let before = before.cut.as_ref().filter(|_| fit.basis == before.basis);
+    let was_cleared = |at: usize| {
         let unit = &view.units[units::find_unit_of_message(view.units, at)];
         before.is_some_and(|before| before.is_cleared(unit.messages_before as u32))
     };
-    let fresh = cleared
-        .messages
-        .iter()
-        .filter(|at| !was_cleared(at))
-        .count();
-    Cleared {
+    let fresh = cleared.messages.iter().filter(|at| !was_cleared(**at));
+    let fresh = fresh.count();
+    (cleared.count() > 0).then_some(Cleared {
         new: fresh > 0,
         fresh,
         ..cleared
-    }
-}
-
-fn is_new_cut(now: Option<&CutMark>, before: Option<&CutMark>) -> bool {
-    match (now, before) {
-        (Some(now), Some(before)) => !now.is_same_cut(before),
-        (now, before) => now.is_some() != before.is_some(),
-    }
-}
-
-impl Draft {
-    /// Lints the plan. The guard stands back where the plan breaks a rule that the conversation kept.
-    pub(in crate::guard) fn into_linted_plan(
-        self,
-        view: RequestView<'_>,
-        measured: &MeasuredRequest<'_>,
-        recall: &Recall,
-    ) -> Plan {
-        let Self { plan, outline } = self;
-        let is_client = |item: &OutlineItem| matches!(item, OutlineItem::Client(_));
-        if plan.report.folded.is_none() && outline.iter().all(is_client) {
-            // Cuts within messages, texts added to them, and schemas move no message.
-            return plan;
-        }
-        let (conversation, profile) = (view.conversation, view.policy.profile);
-        let broken = lint::find_new_faults(conversation, &outline, profile);
-        if broken.is_empty() {
-            return plan;
-        }
-        Plan {
-            // The plan is not carried out, so the next request is replayed from its start.
-            memory: GuardMemory {
-                alternates: plan.memory.alternates,
-                scale: plan.memory.scale,
-                names_ids: plan.memory.names_ids,
-                ..GuardMemory::default()
-            },
-            ..measured.stand_back(StandBackReason::Unsound(broken), recall)
-        }
-    }
+    })
 }

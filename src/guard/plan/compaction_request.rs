@@ -1,26 +1,15 @@
 //! A request by which the client compacts its conversation: the whole of it is to be read once more, so no message
 //! is left out or cleared. If the request is over its budget, results lose their middle.
 
-use crate::{
-    config::GuardConfig,
-    conversation::units::Unit,
-    guard::{
-        fold::{
-            memory::{GuardMemory, Recall},
-            replay_conversation,
-        },
-        inject::{injections::Injections, placed_injections::InjectedWeight},
-        request::{measured_request::MeasuredRequest, policy::Policy, view::RequestView},
-        shrink::cuts::{MessageCuts, sum_tokens},
+use crate::guard::{
+    fold::{
+        memory::{GuardMemory, Recall},
+        replay,
     },
+    inject::{injections::Injections, placed_injections::InjectedWeight},
+    request::{measured_request::MeasuredRequest, view::RequestView},
+    shrink::cuts::{MessageCuts, sum_tokens},
 };
-
-/// The settings without clearing.
-pub(in crate::guard) fn keep_results(policy: &Policy<'_>) -> GuardConfig {
-    let mut settings = policy.settings.clone();
-    settings.clear.enabled = false;
-    settings
-}
 
 /// What is remembered, without cuts and without what the proxy adds. The caller has left only records that take text out
 /// of echoed answers.
@@ -40,10 +29,6 @@ pub(in crate::guard) fn forget_cuts(recall: &Recall) -> Recall {
     }
 }
 
-pub(in crate::guard) fn keep_all_units(units: &mut [Unit]) {
-    units.iter_mut().for_each(|unit| unit.stays = true);
-}
-
 /// Cuts results to a common size at which the request fits, as far as that goes.
 pub(in crate::guard) fn fit_results(
     view: RequestView<'_>,
@@ -52,7 +37,7 @@ pub(in crate::guard) fn fit_results(
     weight: &InjectedWeight,
     recall: &Recall,
 ) {
-    let added = replay_conversation::count_added_tokens(view, cuts, weight, recall);
+    let added = replay::count_added_tokens(view, cuts, weight, recall);
     let budget = measured.budgets.current_budget().uncut_tokens();
     let most = recall.calibration.to_raw_tokens(budget, added);
     let results = &mut cuts.results;

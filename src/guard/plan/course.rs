@@ -6,7 +6,7 @@ use crate::{
         units::{self, Unit},
     },
     guard::{
-        fold::{cut_state::CutState, memory::GuardMemory, preface::PrefaceBase},
+        fold::{memory::GuardMemory, note::PrefaceBase},
         inject::injections::Injections,
         plan::make_plan::split_guarded_units,
         request::{
@@ -69,7 +69,7 @@ pub fn find_course_boundary(conversation: &Conversation, policy: &Policy<'_>) ->
     if let Some(question) = kept_units.position(Unit::is_user) {
         first += question;
     }
-    // What cannot stay without its reasoning goes with it. The question that the rest answers stays
+    // An answer does not stay without the reasoning that led to it. The question that the rest answers stays
     // (`units::list_removed_before`).
     while first < required && units[first].follows_reasoning {
         first += 1;
@@ -77,8 +77,8 @@ pub fn find_course_boundary(conversation: &Conversation, policy: &Policy<'_>) ->
     Some(units::count_messages_before(units, first))
 }
 
-/// Raw tokens that still go out between the pinned start and a boundary, and would not with a course from there on: the
-/// messages that are not folded, as they are cut, and the preface without its ledger. 0 where the guard stands back.
+/// Raw tokens that a new course from `boundary` on would save: those of the messages before it that still go out, as they are
+/// cut, and of the preface without its ledger. 0 where the guard stands back.
 pub fn weigh_before(
     conversation: &Conversation,
     policy: &Policy<'_>,
@@ -96,19 +96,16 @@ pub fn weigh_before(
     };
     let (view, cuts) = view_with_cuts(conversation, policy, units, &limits);
     let clearing = Clearing::new(view, &cuts.settled_tokens);
-    let cut = memory.cut.as_ref().and_then(|cut| cut.find_units(units));
-    let is_cut = |marks: fn(&CutState) -> &Vec<bool>, at: usize| {
-        cut.as_ref().is_some_and(|cut| marks(cut)[at])
-    };
+    let cut = memory.find_cut(conversation, units);
     let base = PrefaceBase::new(injections, injections.names_ids);
     let from = base.boundary.map_or(view.count_pinned(), |begun| {
         units::find_boundary_unit(units, begun)
     });
     let removed = units::list_removed_before(units, units::find_boundary_unit(units, boundary));
-    let part = (from..units.len()).filter(|&at| removed[at] && !is_cut(|cut| &cut.folded, at));
+    let part = (from..units.len()).filter(|&at| removed[at] && !cut.folded[at]);
     let preface = memory.boundary().max(base.boundary);
     let preface = preface.map_or(0, |_| view.token_weights().count_plain_tokens(&base.text));
-    let weigh = |at: usize| match is_cut(|cut| &cut.cleared, at) {
+    let weigh = |at: usize| match cut.cleared[at] {
         true => clearing.weigh(&units[at], &cuts.results),
         false => cuts.weigh_unit(&units[at]),
     };

@@ -8,15 +8,12 @@ use serde::Serialize;
 
 use crate::{
     config::profile::AnswerFilling,
-    conversation::{
-        Conversation,
-        units::{self, Unit},
-    },
+    conversation::{Conversation, units},
     guard::{
-        fold::memory::Recall,
+        fold::memory::{GuardMemory, Recall},
         plan::{
-            make_plan::{self, Plan},
-            report::{INVALID, StandBackReason},
+            make_plan,
+            report::{INVALID, Plan, Report, StandBackReason},
         },
         request::{
             answer_cap::{AnswerCap, PastAnswers},
@@ -159,7 +156,6 @@ pub fn explain_plan(
     };
     let as_it_came = measure(conversation);
     let reindexed = conversation.format.index_body(fitted.clone());
-    let units = units::split_units(conversation);
     let explanation = PlanExplanation {
         answer_cap: report.answer_cap,
         as_it_goes: reindexed.map_or(as_it_came, |fitted| measure(&fitted)),
@@ -167,11 +163,11 @@ pub fn explain_plan(
         stands_back: report.stood_back.map(explain_stand_back),
         shortened: report.texts.shortened.clone(),
         truncated: report.truncated.clone(),
-        removals: Removals::compare_plans(&units, &Plan::default(), &plan, calibration),
-        next: report
-            .stood_back
-            .is_none()
-            .then(|| find_next_removals(conversation, policy, &units, &plan, calibration)),
+        removals: compare_plans(conversation, &Plan::default(), &plan, calibration),
+        next: match report.stood_back {
+            None => Some(find_next_removals(conversation, policy, &plan, calibration)),
+            Some(_) => None,
+        },
         ..PlanExplanation::new(policy, model, report.budget, as_it_came)
     };
     (fitted, explanation)
@@ -209,16 +205,15 @@ fn write_fitted(conversation: &Conversation, policy: &Policy<'_>, plan: &Plan) -
 fn find_next_removals(
     conversation: &Conversation,
     policy: &Policy<'_>,
-    units: &[Unit],
     plan: &Plan,
     calibration: Calibration,
 ) -> Removals {
     let later = plan_shorter_prompt(conversation, policy, plan);
-    let mut next = Removals::compare_plans(units, plan, &later, calibration);
+    let mut next = compare_plans(conversation, plan, &later, calibration);
     if next.folded.is_none() && next.cleared.is_some() {
         // What is cleared makes enough room: the cut after that folds.
         let last = plan_shorter_prompt(conversation, policy, &later);
-        next.folded = FoldedMessages::compare_plans(units, plan, &last, calibration);
+        next.folded = compare_plans(conversation, plan, &last, calibration).folded;
     }
     next
 }
@@ -301,61 +296,62 @@ impl RequestMakeup {
     }
 }
 
-impl Removals {
-    /// What the plan `after` takes of a request that `before` does not.
-    fn compare_plans(
-        units: &[Unit],
-        before: &Plan,
-        after: &Plan,
-        calibration: Calibration,
-    ) -> Self {
-        Self {
-            cleared: ClearedMessages::compare_plans(before, after, calibration),
-            folded: FoldedMessages::compare_plans(units, before, after, calibration),
-        }
+/// What the plan `after` takes of a request that `before` does not.
+fn compare_plans(
+    conversation: &Conversation,
+    before: &Plan,
+    after: &Plan,
+    calibration: Calibration,
+) -> Removals {
+    let freed = |tokens: fn(&Report) -> u32| {
+        let raw = tokens(&after.report).saturating_sub(tokens(&before.report));
+        scale_tokens(raw, calibration)
+    };
+    let cleared_tokens = freed(|it| it.cleared.as_ref().map_or(0, |cleared| cleared.tokens));
+    let folded_tokens = freed(|it| it.folded.map_or(0, |folded| folded.tokens));
+    Removals {
+        cleared: find_cleared(&before.report, &after.report, cleared_tokens),
+        folded: find_folded(conversation, &before.memory, &after.memory, folded_tokens),
     }
 }
 
-impl ClearedMessages {
-    fn compare_plans(before: &Plan, after: &Plan, calibration: Calibration) -> Option<Self> {
-        let nothing = Cleared::default();
-        let before = before.report.cleared.as_ref().unwrap_or(&nothing);
-        let after = after.report.cleared.as_ref()?;
-        let is_new = |at: &&usize| before.messages.binary_search(at).is_err();
-        let mut messages = after.messages.iter().filter(is_new);
-        let first = *messages.next()?;
-        Some(Self {
-            results: after.results.saturating_sub(before.results),
-            inputs: after.inputs.saturating_sub(before.inputs),
-            media: after.media.saturating_sub(before.media),
-            first,
-            last: *messages.next_back().unwrap_or(&first),
-            tokens: scale_tokens(after.tokens.saturating_sub(before.tokens), calibration),
-        })
-    }
+fn find_cleared(before: &Report, after: &Report, tokens: u32) -> Option<ClearedMessages> {
+    let nothing = Cleared::default();
+    let before = before.cleared.as_ref().unwrap_or(&nothing);
+    let after = after.cleared.as_ref()?;
+    let is_new = |at: &&usize| before.messages.binary_search(at).is_err();
+    let mut messages = after.messages.iter().filter(is_new);
+    let first = *messages.next()?;
+    Some(ClearedMessages {
+        results: after.results.saturating_sub(before.results),
+        inputs: after.inputs.saturating_sub(before.inputs),
+        media: after.media.saturating_sub(before.media),
+        first,
+        last: *messages.next_back().unwrap_or(&first),
+        tokens,
+    })
 }
 
-impl FoldedMessages {
-    fn compare_plans(
-        units: &[Unit],
-        before: &Plan,
-        after: &Plan,
-        calibration: Calibration,
-    ) -> Option<Self> {
-        let gone_before = before.memory.find_folded(units);
-        let gone_after = after.memory.find_folded(units);
-        let units = units.iter().zip(gone_before.iter().zip(&gone_after));
-        let new = units.filter(|(_, (before, after))| **after && !**before);
-        let messages: Vec<usize> = new.flat_map(|(unit, _)| unit.unbound_messages()).collect();
-        let tokens = |plan: &Plan| plan.report.folded.map_or(0, |folded| folded.tokens);
-        let raw = tokens(after).saturating_sub(tokens(before));
-        Some(Self {
-            first: *messages.first()?,
-            last: *messages.last()?,
-            messages: messages.len(),
-            tokens: scale_tokens(raw, calibration),
-        })
-    }
+fn find_folded(
+    conversation: &Conversation,
+    before: &GuardMemory,
+    after: &GuardMemory,
+    tokens: u32,
+) -> Option<FoldedMessages> {
+    let units = units::split_units(conversation);
+    let list = |memory: &GuardMemory| memory.find_cut(conversation, &units).folded;
+    let gone = list(before).into_iter().zip(list(after));
+    let new = units
+        .iter()
+        .zip(gone)
+        .filter(|(_, (before, after))| *after && !before);
+    let messages: Vec<usize> = new.flat_map(|(unit, _)| unit.unbound_messages()).collect();
+    Some(FoldedMessages {
+        first: *messages.first()?,
+        last: *messages.last()?,
+        messages: messages.len(),
+        tokens,
+    })
 }
 
 fn explain_stand_back(reason: StandBackReason) -> StandBackExplanation {

@@ -3,68 +3,51 @@
 use crate::{
     conversation::{
         Conversation,
-        edit::Edits,
         units::{self, Unit},
     },
     guard::{
-        fold::{
-            memory::{GuardMemory, Recall},
-            preface, replay_conversation,
-            sent_history::SentHistory,
-        },
+        fold::{memory::Recall, preface, replay},
         grammar::role_alternation,
-        inject::placed_injections,
+        inject::placed_injections::PlacedInjections,
         plan::{
-            assemble, compaction_request, managed_history,
-            report::{Report, StandBackReason},
+            assemble, compaction_request,
+            report::{Plan, Report, StandBackReason},
         },
-        request::{
-            epoch::Epoch, measured_request::MeasuredRequest, policy::Policy, view::RequestView,
-        },
-        shrink::cuts::MessageCuts,
+        request::{budget, measured_request::MeasuredRequest, policy::Policy, view::RequestView},
+        shrink::{cuts::MessageCuts, results::ToolResults},
     },
 };
-
-/// What the guard does to a request.
-#[derive(Clone, Debug, Default)]
-pub struct Plan {
-    pub edits: Edits,
-    pub report: Report,
-    pub memory: GuardMemory,
-    pub history: SentHistory,
-    /// The place of the answer.
-    pub answer: Epoch,
-}
 
 /// Plans the edits of a request. The edits are empty where the guard stands back, but for results that are truncated
 /// although the provider manages the history; the report says why.
 pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -> Plan {
-    if !conversation.asks_to_compact() {
-        let (kept, offered) = (recall.names_ids(), recall.injections.names_ids);
-        let plan = plan_request(conversation, policy, recall, kept, false);
-        let is_new_fold = plan.report.folded.as_ref().is_some_and(|it| it.new);
-        // A new fold changes the front all the same.
-        return match kept != offered && is_new_fold {
-            true => plan_request(conversation, policy, recall, offered, false),
-            false => plan,
+    if conversation.asks_to_compact() {
+        let mut settings = policy.settings.clone();
+        settings.clear.enabled = false;
+        let policy = Policy {
+            settings: &settings,
+            ..*policy
         };
+        let recall = compaction_request::forget_cuts(recall);
+        return plan_request(conversation, &policy, &recall, recall.names_ids());
     }
-    let policy = Policy {
-        settings: &compaction_request::keep_results(policy),
-        ..*policy
-    };
-    let recall = compaction_request::forget_cuts(recall);
-    plan_request(conversation, &policy, &recall, recall.names_ids(), true)
+    let (kept, offered) = (recall.names_ids(), recall.injections.names_ids);
+    let plan = plan_request(conversation, policy, recall, kept);
+    // A new fold changes the front of the prompt anyway, so that ids may be named from then on.
+    let is_new_fold = plan.report.folded.is_some_and(|it| it.new);
+    match kept != offered && is_new_fold {
+        true => plan_request(conversation, policy, recall, offered),
+        false => plan,
+    }
 }
 
-/// `compacts`: the client compacts the conversation with this request.
 fn plan_request(
     conversation: &Conversation,
     policy: &Policy<'_>,
     recall: &Recall,
     names_ids: bool,
-    compacts: bool,
 ) -> Plan {
+    let compacts = conversation.asks_to_compact();
     let measured = MeasuredRequest::new(conversation, policy, &recall.past_answers());
     let mut units = match split_guarded_units(conversation, policy) {
         Ok(units) => units,
@@ -81,11 +64,11 @@ fn plan_request(
                 names_ids: false,
                 scale: recall.token_scale(),
             };
-            return managed_history::plan_managed_history(view, &measured, reason, recall);
+            return plan_managed_history(view, &measured, reason, recall);
         }
     };
     if compacts {
-        compaction_request::keep_all_units(&mut units);
+        units.iter_mut().for_each(|unit| unit.stays = true);
     }
     let known = recall.find_settled_alternation(conversation);
     let profile = role_alternation::resolve_profile(conversation.format, policy.profile, known);
@@ -97,12 +80,7 @@ fn plan_request(
         scale: recall.token_scale(),
     };
     let epoch = recall.history.epoch;
-    let injected = placed_injections::PlacedInjections::find_places(
-        view,
-        &recall.injections,
-        &recall.foreign,
-        epoch,
-    );
+    let injected = PlacedInjections::find_places(view, &recall.injections, &recall.foreign, epoch);
     let limits = recall.limits(&view.policy);
     let mut cuts =
         MessageCuts::cut_messages(view, measured.tokens.clone(), Some(&injected), &limits);
@@ -110,19 +88,17 @@ fn plan_request(
     if compacts {
         compaction_request::fit_results(view, &measured, &mut cuts, &weight, recall);
     }
-    let mut fit =
-        replay_conversation::replay_conversation(view, &measured, cuts, weight, recall, known);
-    let alternates = fit.replay.rules.alternates;
+    let fit = replay::replay_conversation(view, &measured, cuts, weight, recall, known);
     let profile =
-        role_alternation::resolve_profile(conversation.format, policy.profile, alternates);
+        role_alternation::resolve_profile(conversation.format, policy.profile, fit.alternates());
     let view = RequestView {
         policy: policy.with_profile(&profile),
         ..view
     };
-    let folding = preface::apply_fold(view, recall, &mut fit);
-    let mut draft = assemble::assemble_draft(view, &measured, &fit, folding, &injected, recall);
-    draft.plan.memory.alternates = alternates;
-    draft.into_linted_plan(view, &measured, recall)
+    let note = &fit.replay.note;
+    let (preface, ledger) = note.write_preface(&fit.state);
+    let folding = preface::apply_fold(view, &fit.state.folded, &preface, note.stands_always());
+    assemble::assemble_plan(view, &measured, &fit, folding, ledger, &injected, recall)
 }
 
 /// The units of the conversation, or why the guard stands back.
@@ -139,31 +115,27 @@ pub(in crate::guard) fn split_guarded_units(
     Ok(units::split_units(conversation))
 }
 
-impl MeasuredRequest<'_> {
-    /// The report of a request that goes out unchanged.
-    pub(in crate::guard) fn report_untouched(&self, recall: &Recall) -> Report {
-        let raw = self.shares.total();
-        Report {
-            raw_before: raw,
-            raw_after: raw,
-            expected: recall.calibration.to_expected_tokens(raw),
-            budget: self.budgets.current_budget(),
-            shares: self.shares,
-            sent: self.shares,
-            ..Report::default()
-        }
-    }
-
-    /// The plan without edits, for a request that goes out unchanged.
-    pub(in crate::guard) fn stand_back(&self, reason: StandBackReason, recall: &Recall) -> Plan {
-        Plan {
-            report: Report {
-                stood_back: Some(reason),
-                ..self.report_untouched(recall)
-            },
-            memory: recall.memory.clone(),
-            history: recall.history,
-            ..Plan::default()
-        }
-    }
+/// The plan that truncates long tool results and does nothing else: what the provider holds cannot shrink later. No
+/// limit is remembered, since the provider has the result after one request.
+fn plan_managed_history(
+    view: RequestView<'_>,
+    measured: &MeasuredRequest<'_>,
+    reason: StandBackReason,
+    recall: &Recall,
+) -> Plan {
+    let mut results = ToolResults::new(view, measured.tokens.clone());
+    results.truncate_long_results();
+    let mut plan = measured.stand_back(reason, recall);
+    let fresh = units::first_new_message(view.units, recall.messages);
+    let truncated = results.collect_edits(|_| true, fresh, &mut plan.edits);
+    let tools = measured.shares.tools;
+    let sent = budget::measure_shares(tools, view.conversation, &view.policy, &results.tokens);
+    plan.report = Report {
+        truncated,
+        raw_after: sent.total(),
+        expected: recall.calibration.to_expected_tokens(sent.total()),
+        sent,
+        ..plan.report
+    };
+    plan
 }

@@ -5,7 +5,6 @@ pub(in crate::guard) mod compaction_request;
 pub(in crate::guard) mod course;
 pub mod explain;
 pub(in crate::guard) mod make_plan;
-pub(in crate::guard) mod managed_history;
 pub(in crate::guard) mod old_media;
 pub(in crate::guard) mod questions;
 pub(in crate::guard) mod report;

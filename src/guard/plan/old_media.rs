@@ -23,9 +23,10 @@ pub fn clear_old_media(
 ) -> Option<GuardMemory> {
     let units = &split_guarded_units(conversation, policy).ok()?;
     let basis = CutBasis::from_policy(policy);
-    let cut = memory.cut.as_ref().filter(|_| basis == memory.basis);
-    let cut = cut.and_then(|cut| cut.find_cut(conversation, units));
-    let mut state = cut.unwrap_or_else(|| CutState::new(units.len()));
+    let mut state = match basis == memory.basis {
+        true => memory.find_cut(conversation, units),
+        false => CutState::new(units.len()),
+    };
     let asked = units.iter().rposition(|unit| unit.kind == UnitKind::User);
     let may_clear = |at: &usize| {
         !units[*at].stays

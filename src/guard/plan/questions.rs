@@ -4,7 +4,7 @@ use crate::{
     conversation::Conversation,
     guard::{
         fold::memory::Recall,
-        plan::make_plan::{Plan, plan},
+        plan::{make_plan::plan, report::Plan},
         request::policy::Policy,
     },
 };

@@ -1,14 +1,35 @@
-//! The report of a plan, for headers, logs and commands.
+//! What a plan is: its edits, what is remembered of them, and its report, for headers, logs and commands.
 
-use crate::guard::{
-    grammar::lint::BrokenRules,
-    inject::injections::ToolSet,
-    request::{
-        answer_cap::AnswerCap,
-        budget::{Budget, TokenShares},
+use crate::{
+    conversation::edit::Edits,
+    guard::{
+        fold::{
+            memory::{GuardMemory, Recall},
+            sent_history::SentHistory,
+        },
+        grammar::lint::BrokenRules,
+        inject::injections::ToolSet,
+        request::{
+            answer_cap::AnswerCap,
+            budget::{Budget, TokenShares},
+            epoch::Epoch,
+            measured_request::MeasuredRequest,
+        },
+        shrink::{clear::Cleared, priority::PriorityReport, results::TruncationReport},
     },
-    shrink::{clear::Cleared, priority::PriorityReport, results::TruncationReport},
 };
+
+/// What the guard does to a request.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    pub edits: Edits,
+    pub report: Report,
+    pub memory: GuardMemory,
+    pub history: SentHistory,
+    /// The place of the answer.
+    pub answer: Epoch,
+}
+
 /// What the guard found in a request, and what it did.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
@@ -99,6 +120,35 @@ impl Report {
         match actions.is_empty() {
             true => "none".to_owned(),
             false => actions.join(", "),
+        }
+    }
+}
+
+impl MeasuredRequest<'_> {
+    /// The report of a request that goes out unchanged.
+    pub(in crate::guard) fn report_untouched(&self, recall: &Recall) -> Report {
+        let raw = self.shares.total();
+        Report {
+            raw_before: raw,
+            raw_after: raw,
+            expected: recall.calibration.to_expected_tokens(raw),
+            budget: self.budgets.current_budget(),
+            shares: self.shares,
+            sent: self.shares,
+            ..Report::default()
+        }
+    }
+
+    /// The plan without edits, for a request that goes out unchanged.
+    pub(in crate::guard) fn stand_back(&self, reason: StandBackReason, recall: &Recall) -> Plan {
+        Plan {
+            report: Report {
+                stood_back: Some(reason),
+                ..self.report_untouched(recall)
+            },
+            memory: recall.memory.clone(),
+            history: recall.history,
+            ..Plan::default()
         }
     }
 }

@@ -68,19 +68,33 @@ impl<'a> MessageCuts<'a> {
                 self.results.truncate_long_results();
                 self.settled_tokens.clone_from(&self.results.tokens);
             }
-            MessageCut::RepeatLimits => self.results.apply_remembered(limits.remembered),
+            MessageCut::RepeatLimits => self.repeat_limits(limits),
             MessageCut::TruncateNewResults => {
                 if let Some(chars) = limits.new_results {
                     let from = units::first_new_message(self.view.units, limits.sent);
                     self.results.cut_nearly_full(from, chars);
                 }
             }
-            MessageCut::RepeatLeftOutTexts => {
-                if limits.leaves_out_texts {
-                    self.texts.leave_out_remembered(limits.remembered, tokens);
-                }
-            }
         }
+    }
+
+    /// Makes the cuts that the session remembers. Of two limits with one key, the first counts.
+    fn repeat_limits(&mut self, limits: &SessionLimits<'_>) {
+        if limits.remembered.is_empty() {
+            return;
+        }
+        let known = limits.remembered.iter().rev().copied().collect();
+        self.results.apply_remembered(&known);
+        if limits.leaves_out_texts {
+            self.texts
+                .leave_out_remembered(&known, &mut self.results.tokens);
+        }
+    }
+
+    /// What the session remembers of the cuts of kept messages.
+    pub(in crate::guard) fn list_limits(&self, kept: &[bool]) -> Vec<KeyedLimit> {
+        let texts = self.texts.limits_to_remember(kept);
+        self.results.limits_to_remember(kept).chain(texts).collect()
     }
 
     /// Leaves an annotated text out because the prompt is over its budget; gives the raw tokens that this

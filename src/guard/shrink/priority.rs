@@ -25,7 +25,7 @@ pub(in crate::guard) mod removable_texts;
 mod system_share;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     ops::Range,
 };
 
@@ -149,17 +149,14 @@ impl<'a> NamedTexts<'a> {
     /// Leaves out the texts that earlier requests of the session left out.
     pub(in crate::guard) fn leave_out_remembered(
         &mut self,
-        tight: &[KeyedLimit],
+        limits: &HashMap<u128, RememberedLimit>,
         tokens: &mut [u32],
     ) {
-        let keys = tight.iter().filter(|(_, limit)| limit.chars() == 0);
-        let keys: HashSet<u128> = keys.map(|(key, _)| *key).collect();
-        if keys.is_empty() {
-            return;
-        }
-        let known: Vec<usize> = (0..self.texts.len())
-            .filter(|&text| self.find_saving(text).is_some() && keys.contains(&self.text_key(text)))
-            .collect();
+        let is_known = |text: &usize| {
+            let limit = limits.get(&self.text_key(*text));
+            limit.is_some_and(|it| it.chars() == 0) && self.find_saving(*text).is_some()
+        };
+        let known: Vec<usize> = (0..self.texts.len()).filter(is_known).collect();
         for text in known {
             self.leave_out_text(text, tokens);
             self.recalled.insert(text);

@@ -211,11 +211,7 @@ impl<'a> ToolResults<'a> {
     }
 
     /// Applies the limits that the session remembers.
-    pub(in crate::guard) fn apply_remembered(&mut self, limits: &[KeyedLimit]) {
-        if limits.is_empty() {
-            return;
-        }
-        let limits: HashMap<u128, RememberedLimit> = limits.iter().rev().copied().collect();
+    pub(in crate::guard) fn apply_remembered(&mut self, limits: &HashMap<u128, RememberedLimit>) {
         for at in 0..self.tokens.len() {
             if let Some(&limit) = limits.get(&self.limit_key(at)) {
                 self.apply_limit(at, limit);

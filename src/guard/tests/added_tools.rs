@@ -11,7 +11,7 @@ use crate::{
         inject::injections::{
             InjectedTools, InjectionContent, InjectionRecord, Injections, ToolSet,
         },
-        plan::make_plan::Plan,
+        plan::report::Plan,
     },
     support::{
         guard_properties::settings,

@@ -15,7 +15,7 @@ use crate::{
         fold::memory::{GuardMemory, Recall},
         grammar::prompt_placement::may_prompt,
         inject::injections::{InjectedTools, InjectionContent, InjectionRecord, Injections},
-        plan::make_plan::Plan,
+        plan::report::Plan,
         request::policy::Policy,
     },
     json::text,

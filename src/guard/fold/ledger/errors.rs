@@ -40,20 +40,19 @@ pub(super) fn newest_error_lines(
     let mut searched = 0;
     let messages = removed.iter().rev().map(|&at| &conversation.items[at]);
     for message in messages.filter(|message| message.author.is_tool()) {
-        let mut of_result = 0;
         let texts: Vec<_> = conversation.texts_of(message).collect();
-        for text in texts.into_iter().rev() {
+        let ends = texts.into_iter().rev().map(|text| {
             let raw = conversation.raw_bytes(text);
             let raw = &raw[raw.len().saturating_sub(MAX_SEARCHED_OF_TEXT)..];
             searched += raw.len();
-            for line in last_error_lines(raw, LINES - of_result) {
-                of_result += 1;
-                if !lines.contains(&line) {
-                    lines.push(line);
-                }
-            }
-            if of_result == LINES {
-                break;
+            raw
+        });
+        for line in ends
+            .flat_map(|raw| last_error_lines(raw, LINES))
+            .take(LINES)
+        {
+            if !lines.contains(&line) {
+                lines.push(line);
             }
         }
         if lines.len() >= max_lines || searched >= MAX_SEARCHED {

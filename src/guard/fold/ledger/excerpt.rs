@@ -1,16 +1,5 @@
 //! Short excerpts of messages.
 
-use crate::conversation::{Conversation, Item, texts::decode_chars};
-
-/// The texts of a message, with a line end after each.
-pub(super) fn excerpt_chars<'a>(
-    conversation: &'a Conversation,
-    message: &'a Item,
-) -> impl Iterator<Item = char> + 'a {
-    let texts = conversation.texts_of(message);
-    texts.flat_map(|text| decode_chars(conversation.raw_bytes(text)).chain(['\n']))
-}
-
 /// Characters that are read for one line, white space included.
 const MAX_READ: usize = 2_000;
 

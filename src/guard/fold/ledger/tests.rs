@@ -11,11 +11,9 @@ fn read(messages: &[Value]) -> Conversation {
     index_body(Bytes::from(json!({ "messages": messages }).to_string())).unwrap()
 }
 
-fn room(tokens: u32) -> LedgerRoom {
-    LedgerRoom {
-        tokens,
-        weights: Weights::for_unknown_model(),
-    }
+fn pick(conversation: &Conversation, removed: &[usize], head: &str, room: u32) -> String {
+    let weights = Weights::for_unknown_model();
+    pick_facts(conversation, removed, &[], head, room, weights)
 }
 
 fn tokens(ledger: &str) -> u32 {
@@ -34,7 +32,7 @@ fn ledgers_match_the_golden_files() {
         let body = fs::read(folder.join(format!("{language}.json"))).unwrap();
         let conversation = index_body(Bytes::from(body)).unwrap();
         let removed: Vec<_> = (2..conversation.items.len() - 1).collect();
-        let fold = pick_facts_within(&conversation, &removed, &[], "", &room(200));
+        let fold = pick(&conversation, &removed, "", 200);
         assert!(tokens(&fold) <= 200);
         let course = gather(&conversation, &removed, 6_000);
         for (name, ledger) in [("course", course), ("fold", fold)] {
@@ -55,7 +53,7 @@ fn lines_of_the_user_get_shorter_before_any_is_dropped() {
     let conversation = read(&messages);
     let removed: Vec<_> = (1..messages.len()).collect();
     let shown = |tokens: u32| {
-        let ledger = pick_facts_within(&conversation, &removed, &[], "", &room(tokens));
+        let ledger = pick(&conversation, &removed, "", tokens);
         let lines = ledger.lines().filter(|line| line.starts_with("- "));
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
@@ -85,13 +83,7 @@ fn lines_of_the_user_get_shorter_before_any_is_dropped() {
     let mut messages = vec![user("task")];
     messages.extend((0..40).map(|n| user(&format!("short {n}"))));
     messages.push(user(&"a long one ".repeat(30)));
-    let ledger = pick_facts_within(
-        &read(&messages),
-        &(1..42).collect::<Vec<_>>(),
-        &[],
-        "",
-        &room(500),
-    );
+    let ledger = pick(&read(&messages), &(1..42).collect::<Vec<_>>(), "", 500);
     let longest = ledger.lines().map(|line| line.chars().count()).max();
     assert!(longest > Some(100), "{ledger}");
 }
@@ -103,26 +95,14 @@ fn facts_leave_room_for_the_head_before_them() {
         user("a wish that is as long as a line is at least"),
     ]);
     let head = "[Picked mechanically.]\n";
-    let whole = pick_facts_within(&conversation, &[1], &[], head, &room(100));
+    let whole = pick(&conversation, &[1], head, 100);
     assert!(whole.starts_with(head) && whole.contains("- a wish"));
     let least = tokens(&whole);
-    assert_eq!(
-        pick_facts_within(&conversation, &[1], &[], head, &room(least + 1)),
-        whole
-    );
-    assert_eq!(
-        pick_facts_within(&conversation, &[1], &[], head, &room(20)),
-        ""
-    );
-    assert_eq!(
-        pick_facts_within(&conversation, &[], &[], head, &room(100)),
-        ""
-    );
+    assert_eq!(pick(&conversation, &[1], head, least + 1), whole);
+    assert_eq!(pick(&conversation, &[1], head, 20), "");
+    assert_eq!(pick(&conversation, &[], head, 100), "");
     // Indices of another conversation.
-    assert_eq!(
-        pick_facts_within(&conversation, &[5, 9], &[], head, &room(100)),
-        ""
-    );
+    assert_eq!(pick(&conversation, &[5, 9], head, 100), "");
 }
 
 #[test]
@@ -194,7 +174,7 @@ proptest! {
         messages.insert(0, user("the task"));
         let removed: Vec<_> = (1..until.min(messages.len())).collect();
         let head = "\n\n[Picked.]\n";
-        let ledger = pick_facts_within(&read(&messages), &removed, &[], head, &room(most));
+        let ledger = pick(&read(&messages), &removed, head, most);
         prop_assert!(tokens(&ledger) <= most);
         let facts = ledger.strip_prefix(head).unwrap_or_default();
         let opened = facts.lines().filter(|line| line.starts_with("<facts of=")).count();
@@ -204,6 +184,6 @@ proptest! {
         }
         // Messages that are not left out change nothing.
         messages.extend(more);
-        prop_assert_eq!(ledger, pick_facts_within(&read(&messages), &removed, &[], head, &room(most)));
+        prop_assert_eq!(ledger, pick(&read(&messages), &removed, head, most));
     }
 }

@@ -1,11 +1,7 @@
 //! The ledger's section of user messages: a line for each.
 
-use super::{
-    LINE_CHARS,
-    excerpt::{excerpt_chars, excerpt_line},
-    ledger_budget::LedgerBudget,
-};
-use crate::conversation::{Author, Conversation};
+use super::{LINE_CHARS, excerpt::excerpt_line, ledger_budget::LedgerBudget};
+use crate::conversation::{Author, Conversation, texts::decode_chars};
 
 pub(super) const TITLE: &str = "what the user said";
 /// No line gets shorter than this before lines are dropped; characters of Latin text.
@@ -39,17 +35,18 @@ fn pick_lines(
     let excerpt = |at: usize, max_chars| excerpt_message(conversation, at, max_chars);
     let least = LEAST_CHARS as f64 * budget.usual_cost();
     let least_cost = |line: &str| budget.text_cost(line).min(least) + budget.line_frame_cost();
-    let shown = if (least + budget.line_frame_cost()) * messages.len() as f64 <= room {
-        ShownMessages::all(messages)
+    let (shown, has_dropped) = if (least + budget.line_frame_cost()) * messages.len() as f64 <= room
+    {
+        (messages.to_vec(), false)
     } else {
         let cost = |at| least_cost(&excerpt(at, LEAST_CHARS));
-        ShownMessages::within(messages, room, least_cost(ELLIPSIS), cost)
+        choose_messages(messages, room, least_cost(ELLIPSIS), cost)
     };
-    let even = room / (shown.messages.len().max(1) as f64 * budget.usual_cost());
+    let even = room / (shown.len().max(1) as f64 * budget.usual_cost());
     let max_chars = ((even * UNEVEN) as usize).clamp(LEAST_CHARS, LINE_CHARS);
-    let lines = shown.messages.iter().map(|&at| excerpt(at, max_chars));
+    let lines = shown.iter().map(|&at| excerpt(at, max_chars));
     let mut lines: Vec<String> = lines.collect();
-    if shown.dropped {
+    if has_dropped {
         lines.insert(1, ELLIPSIS.to_owned());
     }
     lines.retain(|line| !line.is_empty());
@@ -59,53 +56,44 @@ fn pick_lines(
 
 /// A message as one line.
 pub(super) fn excerpt_message(conversation: &Conversation, at: usize, max_chars: usize) -> String {
-    let message = excerpt_chars(conversation, &conversation.items[at]);
-    excerpt_line(message, max_chars)
+    let texts = conversation.texts_of(&conversation.items[at]);
+    let raw = texts.map(|text| conversation.raw_bytes(text));
+    excerpt_line(
+        raw.flat_map(|raw| decode_chars(raw).chain(['\n'])),
+        max_chars,
+    )
 }
 
-struct ShownMessages {
-    messages: Vec<usize>,
-    /// Messages between the first and the second get no line.
-    dropped: bool,
-}
-
-impl ShownMessages {
-    fn all(messages: &[usize]) -> Self {
-        Self {
-            messages: messages.to_vec(),
-            dropped: false,
+/// As many messages as there is room for. Where that is not all: the first, a line at the cost of `ellipsis`, and the newest.
+/// Tells whether messages between the first and the second get no line.
+fn choose_messages(
+    messages: &[usize],
+    room: f64,
+    ellipsis: f64,
+    cost: impl Fn(usize) -> f64,
+) -> (Vec<usize>, bool) {
+    let (mut left, mut costs) = (room, Vec::new());
+    for &at in messages.iter().rev() {
+        let cost = cost(at);
+        if cost > left {
+            break;
         }
+        left -= cost;
+        costs.push(cost);
     }
-
-    /// As many messages as there is room for. Where that is not all: the first, a line at the cost of `ellipsis`, and
-    /// the newest.
-    fn within(messages: &[usize], room: f64, ellipsis: f64, cost: impl Fn(usize) -> f64) -> Self {
-        let (mut left, mut costs) = (room, Vec::new());
-        for &at in messages.iter().rev() {
-            let cost = cost(at);
-            if cost > left {
-                break;
-            }
-            left -= cost;
-            costs.push(cost);
-        }
-        let Some(&first) = messages.first().filter(|_| costs.len() < messages.len()) else {
-            return Self::all(messages);
-        };
-        let newest = |count: usize| &messages[messages.len() - count..];
-        let beside = cost(first) + ellipsis;
-        let mut count = costs.len();
-        while left < beside && count > 0 {
-            count -= 1;
-            left += costs[count];
-        }
-        if count == 0 {
-            return Self::all(newest(costs.len().min(1)));
-        }
-        Self {
-            messages: [&[first], newest(count)].concat(),
-            dropped: true,
-        }
+    let Some(&first) = messages.first().filter(|_| costs.len() < messages.len()) else {
+        return (messages.to_vec(), false);
+    };
+    let newest = |count: usize| &messages[messages.len() - count..];
+    let beside = cost(first) + ellipsis;
+    let mut count = costs.len();
+    while left < beside && count > 0 {
+        count -= 1;
+        left += costs[count];
+    }
+    match count {
+        0 => (newest(costs.len().min(1)).to_vec(), false),
+        _ => ([&[first], newest(count)].concat(), true),
     }
 }
 

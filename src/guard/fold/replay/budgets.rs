@@ -3,7 +3,9 @@
 use crate::{
     conversation::units::UnitKind,
     guard::{
-        request::{measured_request::MeasuredRequest, policy::Policy, view::RequestView},
+        request::{
+            budget::Budget, measured_request::MeasuredRequest, policy::Policy, view::RequestView,
+        },
         shrink::{clear, cuts::MessageCuts},
     },
 };
@@ -13,7 +15,7 @@ use crate::{
 const UNCOUNTED_ERROR: f64 = 0.07;
 
 /// What the request may have that ended at each unit; raw tokens.
-pub(in crate::guard) struct ReplayBudgets {
+pub(super) struct ReplayBudgets {
     high: Vec<u32>,
     /// What no cut can take: system messages, the task, and what stands beside the messages. Annotated texts that may go
     /// are none of it, so that a cut goes as deep whether they went or not.
@@ -22,22 +24,24 @@ pub(in crate::guard) struct ReplayBudgets {
     pub(super) low_water: f64,
     /// Where clearing begins before the budget is reached; `None` where that is not set.
     pub(super) early: Option<EarlyClearing>,
-    /// The part of a budget that may be passed before the first cut: 0 but where nothing was counted. After it a
-    /// cut was due for certain, and requests that are refused cost more than one that comes early.
+    /// The part of a budget that may be passed before the first cut: 0 if anything was counted. Behind the first cut it is 0,
+    /// too, since a refused request costs more than a cut that comes early.
     tolerance: f64,
 }
 
 /// Clearing of old results before the budget is reached, as the settings ask for it.
 pub(super) struct EarlyClearing {
-    /// Raw tokens of the request that ended at each unit, past which it begins.
-    pub(super) marks: Vec<u32>,
+    /// The part of what a request may have past which it begins.
+    share: f64,
+    /// What a request may have at most for this; raw tokens.
+    steady: u32,
     /// Raw tokens that it frees at least.
     pub(super) least_freed: u32,
 }
 
 impl ReplayBudgets {
     /// `raw` makes raw tokens of a budget's; `is_counted`: a provider counted the conversation, or refused it.
-    pub(in crate::guard) fn new(
+    pub(super) fn new(
         view: RequestView<'_>,
         measured: &MeasuredRequest<'_>,
         cuts: &MessageCuts<'_>,
@@ -45,12 +49,15 @@ impl ReplayBudgets {
         is_counted: bool,
         raw: impl Fn(u32) -> u32,
     ) -> Self {
-        let steady = raw(measured.budgets.clearing_budget().uncut_tokens());
-        let high = compute_high_marks(view, measured, raw);
+        let raw = |budget: Budget| raw(budget.uncut_tokens());
+        let steady = raw(measured.budgets.clearing_budget());
+        let ends = view.units.iter().map(|unit| unit.messages.end);
         let is_tolerant = !is_counted && view.policy.sends_when_unsure();
         Self {
-            early: EarlyClearing::from_settings(&view.policy, steady, &high),
-            high,
+            early: EarlyClearing::from_settings(&view.policy, steady),
+            high: ends
+                .map(|end| raw(measured.budgets.budget_at(end)))
+                .collect(),
             fixed: sum_fixed_messages(view, cuts, measured.shares.tools),
             low_water,
             tolerance: if is_tolerant { UNCOUNTED_ERROR } else { 0.0 },
@@ -85,7 +92,7 @@ impl ReplayBudgets {
     }
 
     /// The most raw tokens that go out with a budget of so many.
-    pub(in crate::guard) fn add_tolerance(&self, high: u32) -> u32 {
+    pub(super) fn add_tolerance(&self, high: u32) -> u32 {
         high.saturating_add((f64::from(high) * self.tolerance) as u32)
     }
 
@@ -105,40 +112,24 @@ impl ReplayBudgets {
 }
 
 impl EarlyClearing {
-    /// `steady`: the raw tokens by which it goes.
-    fn from_settings(policy: &Policy<'_>, steady: u32, high: &[u32]) -> Option<Self> {
+    fn from_settings(policy: &Policy<'_>, steady: u32) -> Option<Self> {
         let settings = &policy.settings.clear;
-        let at = settings.at.filter(|_| settings.enabled)?;
-        let mark = |high: &u32| (f64::from(steady.min(*high)) * at) as u32;
+        let share = settings.at.filter(|_| settings.enabled)?;
+        let least_freed = match (share, settings.at_least) {
+            (0.0, None) => 1,
+            _ => clear::least_freed(policy),
+        };
         Some(Self {
-            marks: high.iter().map(mark).collect(),
-            least_freed: match (at, settings.at_least) {
-                (0.0, None) => 1,
-                _ => clear::least_freed(policy),
-            },
+            share,
+            steady,
+            least_freed,
         })
     }
-}
 
-/// Raw tokens that the request may have that ended at each unit; `raw` makes them of a budget's tokens.
-fn compute_high_marks(
-    view: RequestView<'_>,
-    measured: &MeasuredRequest<'_>,
-    raw: impl Fn(u32) -> u32,
-) -> Vec<u32> {
-    // Budgets change with the longest answer so far: seldom.
-    let mut before = None;
-    let ends = view.units.iter().map(|unit| unit.messages.end);
-    ends.map(|end| {
-        let budget = measured.budgets.budget_at(end).uncut_tokens();
-        let high = match before {
-            Some((same, high)) if same == budget => high,
-            _ => raw(budget),
-        };
-        before = Some((budget, high));
-        high
-    })
-    .collect()
+    /// Raw tokens past which it begins in a request that may have `high`.
+    pub(super) fn find_mark(&self, high: u32) -> u32 {
+        (f64::from(self.steady.min(high)) * self.share) as u32
+    }
 }
 
 fn sum_fixed_messages(view: RequestView<'_>, cuts: &MessageCuts<'_>, beside: u32) -> Vec<u32> {

@@ -1,12 +1,14 @@
 //! One deep cut: the parts of [`ORDER`]'s `deep`, down to the goal.
 
+use std::cmp::Reverse;
+
 use super::{Moment, Replay};
 use crate::{
     config::CutOrder,
     conversation::units::{Unit, UnitKind},
     guard::{
+        fold::vocabulary::WordId,
         order::{DeepCut, ORDER, Reach},
-        shrink::cuts::MessageCuts,
     },
     json::{scan::Span, text},
 };
@@ -23,15 +25,12 @@ const MAX_WORD_BYTES: usize = 100;
 impl Replay<'_> {
     /// Makes the request that ended at unit `at` fit, and leaves room for the next ones. Units from `newest` on stay.
     pub(super) fn cut(&mut self, at: usize, newest: usize, now: &mut Moment) {
-        now.room = self.budgets.room(at);
         if now.kept.list_unpinned(newest).is_empty() && now.kept.list_open(newest).is_empty() {
             return;
         }
-        let (most, goal) = (
-            self.budgets.most(at),
-            self.budgets.goal(at, self.find_low_water(at)),
-        );
-        self.rules.settle_alternation(self.view, at);
+        let most = self.budgets.most(at);
+        let goal = self.budgets.goal(at, self.find_low_water(at));
+        self.rules.settle_alternation(at);
         let counts = now.kept.count_before(newest);
         let is_over = self.over(at, now) > 0;
         if !is_over && !self.can_free(at, newest, goal, now) {
@@ -45,7 +44,7 @@ impl Replay<'_> {
         }
         self.read_words(at, now);
         now.state.bare = false;
-        let tail = self.find_tail(newest, now);
+        let tail = self.find_tail(at, newest, now);
         for &(cut, reach) in ORDER.deep {
             let limit = match reach {
                 Reach::BeforeTail => tail,
@@ -56,7 +55,7 @@ impl Replay<'_> {
                 _ if self.slides() => {}
                 DeepCut::ClearResults => self.clear_oldest(at, limit, Unit::has_results, goal, now),
                 DeepCut::ClearAttachments => self.clear_oldest(at, limit, Unit::is_user, goal, now),
-                DeepCut::FoldLeastWorth => self.fold_by_worth(limit, goal, now),
+                DeepCut::FoldLeastWorth => self.fold_by_worth(at, limit, goal, now),
             }
         }
         now.state.survived = now.state.survived.max(tail);
@@ -77,20 +76,17 @@ impl Replay<'_> {
         let recent = self.clearing.recent_units_of_cuts(at);
         let clear =
             |unit| now.asked != Some(unit) && self.may_clear(unit, newest, recent, &now.state);
-        let by_worth = |unit| {
-            self.rules
-                .may_go(self.view, &self.list_parts(unit, now), now)
-        };
+        let by_worth = |unit| self.rules.may_go(&self.list_parts(unit, now), now);
         let by_age = |unit| self.find_foldable_parts(unit, newest, now).is_some();
         !self.slides()
             && !self.meets(goal, now)
-            && (open().any(clear) || self.list_candidates(newest, now).any(by_worth))
+            && (open().any(clear) || self.list_candidates(at, newest, now).any(by_worth))
             || !self.meets(self.budgets.most(at), now) && open().any(by_age)
     }
 
     /// The first of the newest units that stay as they are while there is anything else.
-    fn find_tail(&self, newest: usize, now: &Moment) -> usize {
-        let mut room = now.room / TAIL_SHARE;
+    fn find_tail(&self, at: usize, newest: usize, now: &Moment) -> usize {
+        let mut room = self.budgets.room(at) / TAIL_SHARE;
         let mut tail = newest;
         for &unit in now.kept.list_unpinned(newest).iter().rev() {
             let tokens = self.weights.of_unit(unit, &now.state);
@@ -101,28 +97,6 @@ impl Replay<'_> {
             tail = unit;
         }
         tail
-    }
-
-    fn clear_oldest(
-        &mut self,
-        at: usize,
-        limit: usize,
-        is_cleared: impl Fn(&Unit) -> bool,
-        goal: u32,
-        now: &mut Moment,
-    ) {
-        let recent = self.clearing.recent_units_of_cuts(at);
-        let mut units = now.kept.list_open(limit).to_vec();
-        units.retain(|&unit| now.asked != Some(unit));
-        for unit in units {
-            if self.meets(goal, now) {
-                break;
-            }
-            if is_cleared(&self.view.units[unit]) && self.may_clear(unit, limit, recent, &now.state)
-            {
-                self.clear_unit(unit, now);
-            }
-        }
     }
 
     /// The last resort: all oldest units before `newest`, until the request has no more than `most` raw tokens.
@@ -140,7 +114,7 @@ impl Replay<'_> {
         self.drop_settled(newest, now);
     }
 
-    /// A unit with those that cannot stay without it, in order, where all of them may go as the oldest ones.
+    /// A unit and those that cannot stay without it, in order; `None` if they may not go as the oldest ones.
     fn find_foldable_parts(&self, unit: usize, newest: usize, now: &Moment) -> Option<Vec<usize>> {
         let is_folded = now.state.folded[unit];
         if is_folded || self.asks_for_newest(unit, now) || !self.may_fold(unit, newest, now) {
@@ -149,7 +123,7 @@ impl Replay<'_> {
         let mut alone = self.list_dependents(unit, now);
         alone.push(unit);
         alone.sort_unstable();
-        let may_go = |parts: &Vec<usize>| self.rules.may_go(self.view, parts, now);
+        let may_go = |parts: &Vec<usize>| self.rules.may_go(parts, now);
         Some(alone).filter(may_go).or_else(|| {
             // Where roles alternate, the last answer of a turn goes with what it answers.
             Some(self.list_parts(unit, now)).filter(may_go)
@@ -166,23 +140,16 @@ impl Replay<'_> {
         for unit in row.clone() {
             self.count_words(unit, false, -1, &mut now.visible);
         }
-        let weigh = |cuts: &MessageCuts<'_>| {
-            row.clone()
-                .map(|unit| cuts.weigh_unit(&units[unit]))
-                .collect()
-        };
-        let before: Vec<u32> = weigh(&self.cuts);
+        let before = row.clone().map(|unit| self.cuts.weigh_unit(&units[unit]));
+        let before: Vec<u32> = before.collect();
         let messages = units[*row.start()].messages.start..units[at].messages.end;
         self.cuts.results.tighten_step(messages, excess);
-        let after: Vec<u32> = weigh(&self.cuts);
-        for ((unit, before), after) in row.zip(before).zip(after) {
+        for (unit, before) in row.zip(before) {
+            let freed = before.saturating_sub(self.cuts.weigh_unit(&units[unit]));
             let cleared = self.clearing.weigh(&units[unit], &self.cuts.results);
-            let (freed, stale) = (
-                before.saturating_sub(after),
-                self.reasoning.left_out_of(unit),
-            );
+            let stale = self.reasoning.left_out_of(unit);
             let taken = self.weights.take_shortened(unit, freed, cleared, stale);
-            if unit < now.visible.counted() {
+            if unit < now.visible.counted {
                 self.count_words(unit, false, 1, &mut now.visible);
             }
             now.live = now.live.saturating_sub(taken);
@@ -190,19 +157,17 @@ impl Replay<'_> {
     }
 
     /// Leaves the user's newest message out, if it takes much of the room and the newest step cannot get smaller. A short
-    /// message stays, since what is gone stays out; then the request may be over its budget, and goes without what the proxy
+    /// message stays, since what is gone stays out. Then the request may be over its budget, and the proxy gives up what it
     /// adds.
     pub(super) fn fold_newest_question(&mut self, at: usize, newest: usize, now: &mut Moment) {
         let open = now.kept.list_open(newest).iter().copied();
-        let least = self.view.policy.window / LEAST_QUESTION_SHARE;
-        let room = (now.room / QUESTION_SHARE).max(least);
-        let asked =
-            open.filter(|&unit| self.asks_for_newest(unit, now) && !now.kept.is_lasting(unit));
-        let mut asked: Vec<usize> = asked.collect();
+        let asks = |unit: &usize| self.asks_for_newest(*unit, now) && !now.kept.is_lasting(*unit);
+        let mut asked: Vec<usize> = open.filter(asks).collect();
         // Of many in a row, the newest stay.
-        let mut left = room;
+        let least = self.view.policy.window / LEAST_QUESTION_SHARE;
+        let mut left = (self.budgets.room(at) / QUESTION_SHARE).max(least);
         while let Some(&last) = asked.last() {
-            // Not what the proxy adds behind it, which goes before it does.
+            // Without what the proxy adds behind it, which goes before the message does.
             let unit = &self.view.units[last];
             let tokens = match now.state.cleared[last] {
                 true => self.clearing.weigh(unit, &self.cuts.results),
@@ -241,14 +206,13 @@ impl Replay<'_> {
 
     /// The words that stand nowhere else any more, most worth first, within their part of the budget.
     pub(super) fn choose_ledger_words(&self, now: &Moment) -> Vec<Span> {
-        let mut words: Vec<(u64, u32)> = (0..now.visible.len() as u32)
-            .filter(|&word| !now.visible.is_in_sight(word))
-            .map(|word| (self.vocabulary.worth(word).to_bits(), word))
-            .filter(|&(worth, _)| worth > 0)
-            .collect();
-        words.sort_unstable_by(|one, other| other.0.cmp(&one.0).then(one.1.cmp(&other.1)));
+        let words = now.visible.counts.iter().zip(0..);
+        let gone = words.filter(|(count, _)| **count == 0);
+        let worths = gone.map(|(_, word)| (self.vocabulary.worth(word).to_bits(), word));
+        let mut words: Vec<(u64, WordId)> = worths.filter(|&(worth, _)| worth > 0).collect();
+        words.sort_unstable_by_key(|&(worth, word)| (Reverse(worth), word));
         let weights = self.view.token_weights();
-        let mut room = f64::from(self.note.words_room());
+        let mut room = f64::from(self.note.words_room);
         let mut chosen = Vec::new();
         for (_, word) in words {
             let Some(span) = self.vocabulary.span_of(word) else {

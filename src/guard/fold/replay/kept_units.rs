@@ -15,7 +15,7 @@ pub(super) struct KeptUnits {
     unpinned: Vec<usize>,
     /// Those of them that a cut may change now, oldest first.
     open: Vec<usize>,
-    /// Units that no cut can change before the one may go that they wait for, by that one.
+    /// Units that wait for a later one, by that one: no cut can change them before it may go.
     waiting: BTreeMap<usize, Vec<usize>>,
     /// Of each unit, whether it is never left out.
     lasting: Vec<bool>,
@@ -35,14 +35,8 @@ struct Neighbours {
     after: Option<usize>,
 }
 
-/// Counts that are the same while nothing is changed before a limit.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct KeptCounts {
-    limit: usize,
-    open: usize,
-    unpinned: usize,
-    turns: usize,
-}
+/// A limit, the open and the unpinned units before it, and turns: the same while nothing is changed before the limit.
+pub(super) type KeptCounts = [usize; 4];
 
 /// A turn begins with the user's messages.
 #[derive(Clone, Default)]
@@ -63,12 +57,8 @@ impl KeptUnits {
 
     /// The counts before `limit`.
     pub(super) fn count_before(&self, limit: usize) -> KeptCounts {
-        KeptCounts {
-            limit,
-            open: self.list_open(limit).len(),
-            unpinned: self.list_unpinned(limit).len(),
-            turns: self.turns.len(),
-        }
+        let (open, unpinned) = (self.list_open(limit), self.list_unpinned(limit));
+        [limit, open.len(), unpinned.len(), self.turns.len()]
     }
 
     /// Whether no cut leaves a unit out.
@@ -76,8 +66,8 @@ impl KeptUnits {
         self.lasting[unit]
     }
 
-    /// Adds the next unit. `may_go`: it can be left out or cleared; `waits_for`: but not before this one may go;
-    /// `is_pinned`: it belongs to the pinned start.
+    /// Adds the next unit. `may_go`: it can be left out or cleared, but not before the unit `waits_for` may go; `is_pinned`:
+    /// it belongs to the pinned start.
     pub(super) fn add_unit(
         &mut self,
         unit: &Unit,
@@ -105,11 +95,10 @@ impl KeptUnits {
         }
         if may_go {
             self.unpinned.push(at);
-        }
-        if let Some(last) = waits_for.filter(|_| may_go) {
-            self.waiting.entry(last).or_default().push(at);
-        } else if may_go {
-            self.open.push(at);
+            match waits_for {
+                Some(last) => self.waiting.entry(last).or_default().push(at),
+                None => self.open.push(at),
+            }
         }
         if is_kept && !is_pinned && unit.kind != UnitKind::System {
             self.neighbours[at].before = self.last;
@@ -125,7 +114,7 @@ impl KeptUnits {
         self.open.push(at);
     }
 
-    /// Opens the units that waited for one before `limit`: a cut may change them, since that one may go too.
+    /// Opens the units that waited for one before `limit`: both may go now.
     pub(super) fn open_waiting_before(&mut self, limit: usize) {
         let later = self.waiting.split_off(&limit);
         let waited = std::mem::replace(&mut self.waiting, later);
@@ -150,9 +139,8 @@ impl KeptUnits {
 
     /// Forgets those of the oldest open units that are settled, which no further cut can change, and all that are gone.
     pub(super) fn drop_settled(&mut self, settled: &[bool], state: &CutState) {
-        let mut looked_at = self.open.iter().zip(settled);
-        let has_folds = looked_at.any(|(&unit, _)| state.folded[unit]);
-        if has_folds {
+        let mut looked_at = self.open[..settled.len()].iter();
+        if looked_at.any(|&unit| state.folded[unit]) {
             self.unpinned.retain(|&unit| !state.folded[unit]);
         }
         if settled.contains(&true) {
@@ -209,24 +197,18 @@ impl KeptUnits {
 
     /// Whether a unit is of the turn that began last.
     pub(super) fn is_of_newest_turn(&self, unit: usize) -> bool {
-        self.is_newest_turn(self.turn_of[unit])
-    }
-
-    fn is_newest_turn(&self, turn: usize) -> bool {
-        turn + 1 == self.turns.len()
+        self.turn_of[unit] + 1 == self.turns.len()
     }
 
     /// Whether nothing that answers a user message is left, and it is not of the newest turn.
     pub(super) fn is_unanswered(&self, user: usize) -> bool {
-        let turn = self.turn_of[user];
-        self.turns[turn].answers == 0 && !self.is_newest_turn(turn)
+        self.turns[self.turn_of[user]].answers == 0 && !self.is_of_newest_turn(user)
     }
 
     /// The units that go with a unit: the last answer of a turn takes the user messages with it.
     pub(super) fn list_parts(&self, unit: usize, kind: UnitKind) -> Vec<usize> {
-        let at = self.turn_of[unit];
-        let turn = &self.turns[at];
-        if kind == UnitKind::User || turn.answers > 1 || self.is_newest_turn(at) {
+        let turn = &self.turns[self.turn_of[unit]];
+        if kind == UnitKind::User || turn.answers > 1 || self.is_of_newest_turn(unit) {
             return vec![unit];
         }
         turn.users.iter().copied().chain([unit]).collect()

@@ -1,12 +1,12 @@
-//! A cut makes all earlier reasoning stale if a model binds it to what stood before it. So a cut goes deeper there, and
-//! comes when a turn begins if it is near.
+//! Reasoning that a model binds to what stood before it: a cut makes all of it stale. So a cut of a conversation with such
+//! reasoning goes deeper than others. If it is near, it comes when a turn begins.
 
 use super::{Moment, Replay};
 use crate::{
     config::profile::PastReasoning,
-    conversation::units::{self, Unit},
+    conversation::units,
     guard::{
-        fold::{cut_state::CutState, memory::Recall, sent_history::find_next_answer},
+        fold::cut_state::CutState,
         request::{
             epoch::{Epoch, count_places},
             estimate,
@@ -21,7 +21,7 @@ use crate::{
 const BOUND_DEPTH: f64 = 0.2;
 
 /// The reasoning that is bound to what stands before it.
-pub(in crate::guard) struct BoundReasoning {
+pub(super) struct BoundReasoning {
     /// Raw tokens of each unit's; empty if there is none, or the model reads it whatever was changed.
     tokens: Vec<u32>,
     /// The first unit with any.
@@ -33,22 +33,23 @@ pub(in crate::guard) struct BoundReasoning {
 }
 
 impl BoundReasoning {
-    pub(in crate::guard) fn weigh(view: RequestView<'_>) -> Self {
+    pub(super) fn weigh(view: RequestView<'_>) -> Self {
         let weights = view.token_weights();
         let mut has_any = false;
-        let mut weigh = |unit: &Unit| {
-            let items = view.conversation.items[unit.messages.clone()].iter();
-            let tokens = items
-                .filter_map(|item| estimate::estimate_reasoning(view.conversation, item, &weights));
-            tokens.fold(0u32, |sum, tokens| {
-                has_any = true;
-                sum.saturating_add(tokens)
-            })
-        };
-        let is_bound = view.policy.profile.past_reasoning != PastReasoning::Read;
-        let units = view.units.iter().filter(|_| is_bound);
-        let tokens: Vec<u32> = units.map(&mut weigh).collect();
-        let tokens = if has_any { tokens } else { Vec::new() };
+        let mut tokens = Vec::new();
+        if view.policy.profile.past_reasoning != PastReasoning::Read {
+            let weigh = |item| estimate::estimate_reasoning(view.conversation, item, &weights);
+            tokens.extend(view.units.iter().map(|unit| {
+                let items = view.conversation.items[unit.messages.clone()].iter();
+                items.filter_map(weigh).fold(0u32, |sum, tokens| {
+                    has_any = true;
+                    sum.saturating_add(tokens)
+                })
+            }));
+        }
+        if !has_any {
+            tokens.clear();
+        }
         Self {
             // Reasoning that the model does not read weighs nothing, and costs nothing to change.
             first: tokens.iter().position(|it| *it > 0).unwrap_or(usize::MAX),
@@ -64,17 +65,14 @@ impl BoundReasoning {
 
     /// Raw tokens of a unit's reasoning that are left out.
     pub(super) fn left_out_of(&self, at: usize) -> u32 {
-        if at < self.left_out_until {
-            self.tokens[at]
-        } else {
-            0
-        }
+        let left_out = &self.tokens[..self.left_out_until];
+        left_out.get(at).copied().unwrap_or(0)
     }
 }
 
 impl Replay<'_> {
     /// Leaves out what cuts before this request left out: all reasoning before `place`.
-    pub(in crate::guard) fn begin_reasoning(&mut self, place: u32) {
+    pub(super) fn begin_reasoning(&mut self, place: u32) {
         if self.reasoning.is_empty() {
             return;
         }
@@ -105,14 +103,13 @@ impl Replay<'_> {
     }
 
     /// The first answer whose reasoning is sent, by the cuts of the replay.
-    pub(in crate::guard) fn find_epoch(&self, recall: &Recall) -> Epoch {
+    pub(in crate::guard) fn find_epoch(&self) -> Epoch {
         if self.reasoning.leaves_out_all {
-            return find_next_answer(self.view.conversation, recall);
+            return self.recall.find_next_answer(self.view.conversation);
         }
         let until = self.reasoning.left_out_until;
-        let place = units::count_messages_before(self.view.units, until);
         Epoch {
-            place: if until == 0 { 0 } else { place },
+            place: units::count_messages_before(self.view.units, until),
             round: 0,
         }
     }
@@ -134,8 +131,8 @@ impl Replay<'_> {
         (sum_from(0), sum_from(self.reasoning.left_out_until))
     }
 
-    /// Whether a request that fits is cut because a turn begins with it, which needs little of the reasoning so far: a cut
-    /// in the midst of a tool loop would soon cost the model the reasoning of the running round.
+    /// Whether a request that fits is cut because a turn begins with it. A new turn needs little of the reasoning so far; in
+    /// the midst of a tool loop, the cut would cost the model the reasoning of the running round.
     pub(super) fn is_due_where_turn_begins(&self, at: usize, now: &Moment) -> bool {
         let unit = &self.view.units[at];
         let begins_turn = unit.is_user() && !unit.stays;
@@ -160,8 +157,8 @@ impl Replay<'_> {
         }
     }
 
-    /// Whether a request that ends at unit `at` has reasoning that a change would cost. What comes later does not count, so
-    /// that its cuts are found again.
+    /// Whether a request that ends at unit `at` has reasoning that a change would cost. Later reasoning does not count: a
+    /// replay in a longer conversation finds the same cuts.
     fn binds_reasoning(&self, at: usize) -> bool {
         self.reasoning.first <= at
     }

@@ -11,18 +11,20 @@ use crate::{
 };
 
 /// The rules of turns that a conversation keeps.
-pub(in crate::guard) struct TurnRules {
+pub(super) struct TurnRules<'a> {
+    view: RequestView<'a>,
     /// With the rule of alternation if the conversation keeps that.
     profile: Profile,
     /// Whether user and assistant alternate; `None` until the first cut settles it.
-    pub(in crate::guard) alternates: Option<bool>,
+    pub(super) alternates: Option<bool>,
     /// Of each unit, whether it begins with thinking; empty if the running turn need not.
     thinking: Vec<bool>,
 }
 
-impl TurnRules {
-    pub(in crate::guard) fn new(view: RequestView<'_>, alternates: Option<bool>) -> Self {
+impl<'a> TurnRules<'a> {
+    pub(super) fn new(view: RequestView<'a>, alternates: Option<bool>) -> Self {
         Self {
+            view,
             profile: *view.policy.profile,
             alternates,
             thinking: running_turn::find_thinking_units(view),
@@ -31,9 +33,10 @@ impl TurnRules {
 
     /// The first cut, for the request that ended at unit `at`, settles whether the conversation alternates, if nothing
     /// has settled it before.
-    pub(super) fn settle_alternation(&mut self, view: RequestView<'_>, at: usize) {
+    pub(super) fn settle_alternation(&mut self, at: usize) {
         if self.alternates.is_none() {
-            let (conversation, end) = (view.conversation, view.units[at].messages_through());
+            let (conversation, units) = (self.view.conversation, self.view.units);
+            let end = units[at].messages_through();
             let known = Some(role_alternation::has_alternating_roles(conversation, end));
             self.alternates = known;
             self.profile =
@@ -42,18 +45,29 @@ impl TurnRules {
     }
 
     /// Whether what stands around units may do so without them.
-    pub(super) fn may_go(&self, view: RequestView<'_>, units: &[usize], now: &Moment) -> bool {
-        self.find_clashing_neighbours(view, units, now).is_none()
-            && self.find_bare_successor(view, units, now).is_none()
+    pub(super) fn may_go(&self, units: &[usize], now: &Moment) -> bool {
+        self.find_blockers(units, now).is_empty()
+    }
+
+    /// The units that keep others from being left out, since they may not stand where they would stand then.
+    pub(super) fn find_blockers(&self, units: &[usize], now: &Moment) -> Vec<usize> {
+        if let Some((before, after)) = self.find_clashing_neighbours(units, now) {
+            return vec![before, after];
+        }
+        let mut thinking = units
+            .iter()
+            .filter(|&&unit| self.thinking.get(unit) == Some(&true));
+        // The answer without thinking that would begin the running turn.
+        let bare = thinking.find_map(|&unit| {
+            let next = now.kept.find_next_of_turn(unit, units, self.view.units)?;
+            (!self.thinking[next]).then_some(next)
+        });
+        Vec::from_iter(bare)
     }
 
     /// What stands before units and after them, if these may not stand side by side.
-    pub(super) fn find_clashing_neighbours(
-        &self,
-        view: RequestView<'_>,
-        units: &[usize],
-        now: &Moment,
-    ) -> Option<(usize, usize)> {
+    fn find_clashing_neighbours(&self, units: &[usize], now: &Moment) -> Option<(usize, usize)> {
+        let view = self.view;
         if !view.conversation.format.rules().pairs_roles {
             return None;
         }
@@ -65,31 +79,10 @@ impl TurnRules {
         })
     }
 
-    /// The answer without thinking that would begin the running turn if these units went, of which one begins it with
-    /// thinking.
-    pub(super) fn find_bare_successor(
-        &self,
-        view: RequestView<'_>,
-        units: &[usize],
-        now: &Moment,
-    ) -> Option<usize> {
-        let mut thinking = units
-            .iter()
-            .filter(|&&unit| self.thinking.get(unit) == Some(&true));
-        thinking.find_map(|&unit| {
-            let next = now.kept.find_next_of_turn(unit, units, view.units)?;
-            (!self.thinking[next]).then_some(next)
-        })
-    }
-
     /// Where a course begins that leaves out all units before `begun`: earlier if the running turn would begin with an
     /// answer without thinking.
-    pub(in crate::guard) fn begin_with_thinking(
-        &self,
-        view: RequestView<'_>,
-        begun: usize,
-    ) -> usize {
-        let units = view.units;
+    pub(super) fn begin_with_thinking(&self, begun: usize) -> usize {
+        let units = self.view.units;
         let answers = |unit: &Unit| matches!(unit.kind, UnitKind::Assistant | UnitKind::Step);
         if self.thinking.is_empty() || units[begun..].iter().any(Unit::is_user) {
             return begun;
@@ -100,7 +93,7 @@ impl TurnRules {
         }
         let turn = units[..begun].iter().rposition(Unit::is_user);
         let turn = turn.map_or(0, |question| question + 1);
-        let mut earlier = (turn.max(view.count_pinned())..begun).rev();
+        let mut earlier = (turn.max(self.view.count_pinned())..begun).rev();
         earlier.find(|&unit| self.thinking[unit]).unwrap_or(begun)
     }
 }

@@ -1,10 +1,9 @@
 //! Raw tokens of the units of a conversation. The weights of units change here and nowhere else.
 
-use super::NoteWeights;
 use crate::{
     conversation::units::Unit,
     guard::{
-        fold::cut_state::CutState,
+        fold::{cut_state::CutState, note::Note},
         inject::placed_injections::{InjectedGap, InjectedWeight, with_injected},
         request::view::RequestView,
         shrink::{clear::Clearing, cuts::MessageCuts, results::ToolResults},
@@ -12,7 +11,7 @@ use crate::{
 };
 
 /// Raw tokens of units, with what is injected beside them.
-pub(in crate::guard) struct UnitWeights {
+pub(super) struct UnitWeights {
     /// Of what goes with each unit.
     whole: Vec<u32>,
     /// The same of a cleared unit.
@@ -29,24 +28,22 @@ pub(in crate::guard) struct UnitWeights {
 impl UnitWeights {
     /// The weights of a conversation in which nothing can be cleared. `tools`: raw tokens of what the client sends beside
     /// the messages.
-    pub(in crate::guard) fn new(
+    pub(super) fn new(
         view: RequestView<'_>,
         cuts: &MessageCuts<'_>,
         injected: InjectedWeight,
         tools: u32,
     ) -> Self {
-        let units = view.units.iter().zip(&injected.units);
+        let units = view.units.iter();
+        let bound = units.clone().map(|unit| cuts.weigh_bound(unit)).collect();
+        let units = units.zip(&injected.units);
         let whole: Vec<u32> = units
             .map(|(unit, &more)| with_injected(cuts.weigh_unit(unit), more))
             .collect();
         Self {
             cleared: whole.clone(),
             whole,
-            bound: view
-                .units
-                .iter()
-                .map(|unit| cuts.weigh_bound(unit))
-                .collect(),
+            bound,
             beside: with_injected(tools, injected.beside),
             injected: injected.units,
             gaps: injected.gaps,
@@ -91,7 +88,7 @@ impl UnitWeights {
     }
 
     /// Raw tokens of a request with the longest note, of which nothing was cut.
-    pub(super) fn sum_uncut(&self, note: &NoteWeights) -> u32 {
+    pub(super) fn sum_uncut(&self, note: &Note<'_>) -> u32 {
         let all = self.whole.iter().chain(&self.bound).copied();
         all.chain([note.longest()])
             .fold(self.beside, u32::saturating_add)

@@ -17,40 +17,9 @@ const SURVIVORS_SHARE: f64 = 0.3;
 /// In how many of the messages that are sent each word stands.
 #[derive(Default)]
 pub(super) struct VisibleWords {
-    counts: Vec<u32>,
+    pub(super) counts: Vec<u32>,
     /// Units before this one are counted.
-    counted: usize,
-}
-
-impl VisibleWords {
-    fn change_counts(&mut self, words: &[WordId], by: i32) {
-        for &word in words {
-            let count = &mut self.counts[word as usize];
-            *count = count.saturating_add_signed(by);
-        }
-    }
-
-    /// Units before this one are counted.
-    pub(super) const fn counted(&self) -> usize {
-        self.counted
-    }
-
-    /// How many different words were counted.
-    pub(super) fn len(&self) -> usize {
-        self.counts.len()
-    }
-
-    pub(super) fn is_in_sight(&self, word: WordId) -> bool {
-        self.counts[word as usize] > 0
-    }
-}
-
-/// A unit that may be left out, by what it is worth a token.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Candidate {
-    /// The bits of a number that is not negative, which are in its order.
-    worth: u64,
-    unit: usize,
+    pub(super) counted: usize,
 }
 
 impl Replay<'_> {
@@ -68,9 +37,10 @@ impl Replay<'_> {
         now.visible.counted = end + 1;
     }
 
-    /// Names the words of each message of a unit, as it is sent.
-    fn for_each_words(&self, unit: usize, is_cleared: bool, mut each: impl FnMut(&[WordId])) {
+    /// The words of each message of a unit, as it is sent; those of several messages so many times.
+    fn list_words(&self, unit: usize, is_cleared: bool) -> Vec<WordId> {
         let results = &self.cuts.results;
+        let mut words = Vec::new();
         for message in self.view.units[unit].messages.clone() {
             if is_cleared && self.clearing.is_cleared_result(message, results) {
                 continue;
@@ -79,11 +49,12 @@ impl Replay<'_> {
             match clearing.or_else(|| results.edits_of(message)) {
                 Some(edits) => {
                     let conversation = self.view.conversation;
-                    each(&self.vocabulary.words_left(conversation, message, edits));
+                    words.extend(self.vocabulary.words_left(conversation, message, edits));
                 }
-                None => each(self.vocabulary.words_of(message)),
+                None => words.extend(self.vocabulary.words_of(message)),
             }
         }
+        words
     }
 
     /// Changes the counts of the words of a unit, where it is counted.
@@ -95,21 +66,11 @@ impl Replay<'_> {
         visible: &mut VisibleWords,
     ) {
         if by > 0 || unit < visible.counted {
-            self.for_each_words(unit, is_cleared, |words| visible.change_counts(words, by));
+            for word in self.list_words(unit, is_cleared) {
+                let count = &mut visible.counts[word as usize];
+                *count = count.saturating_add_signed(by);
+            }
         }
-    }
-
-    /// Clears a unit; its words go out of sight.
-    pub(super) fn clear_unit(&mut self, unit: usize, now: &mut Moment) {
-        self.budgets.end_tolerance();
-        let before = self.weights.of_unit(unit, &now.state);
-        self.count_words(unit, false, -1, &mut now.visible);
-        now.state.cleared[unit] = true;
-        if unit < now.visible.counted {
-            self.count_words(unit, true, 1, &mut now.visible);
-        }
-        let freed = before.saturating_sub(self.weights.of_unit(unit, &now.state));
-        now.live = now.live.saturating_sub(freed);
     }
 
     /// Leaves a unit out; its words go out of sight.
@@ -121,18 +82,19 @@ impl Replay<'_> {
         now.state.folded[unit] = true;
         self.texts.forget_unit(unit);
         now.kept.remove_unit(unit, self.view.units[unit].kind);
-        self.note.note_dropped(unit, self.view, &mut now.state);
+        self.note.add_folded(unit);
         let freed = freed.saturating_add(self.weights.drop_injections_before(unit, &now.state));
         now.live = now.live.saturating_sub(freed);
     }
 
-    /// What all words of units that stand in no other message are worth, by the tokens of the units.
+    /// What all words of units that stand in no other message are worth, by the tokens of the units: the bits of a number
+    /// that is not negative, which are in its order.
     fn worth_per_token(&self, units: &[usize], state: &CutState, visible: &VisibleWords) -> u64 {
         let mut words = Vec::new();
         let mut tokens = 0u32;
         for &unit in units {
             tokens = tokens.saturating_add(self.weights.of_unit(unit, state));
-            self.for_each_words(unit, state.cleared[unit], |it| words.extend_from_slice(it));
+            words.extend(self.list_words(unit, state.cleared[unit]));
         }
         words.sort_unstable();
         let alone = words.chunk_by(|one, next| one == next);
@@ -141,8 +103,8 @@ impl Replay<'_> {
         (worth / f64::from(tokens.max(1))).to_bits()
     }
 
-    /// Leaves units before `limit` out, least worth first, until the goal is met.
-    pub(super) fn fold_by_worth(&mut self, limit: usize, goal: u32, now: &mut Moment) {
+    /// Leaves units before `limit` out of the request that ended at unit `at`, least worth first, until the goal is met.
+    pub(super) fn fold_by_worth(&mut self, at: usize, limit: usize, goal: u32, now: &mut Moment) {
         if self.meets(goal, now) {
             self.drop_settled(limit, now);
             return;
@@ -150,16 +112,14 @@ impl Replay<'_> {
         let weigh = |this: &Self, unit: usize, now: &Moment| {
             let parts = this.list_parts(unit, now);
             let worth = this.worth_per_token(&parts, &now.state, &now.visible);
-            (Reverse(Candidate { worth, unit }), parts)
+            (Reverse((worth, unit)), parts)
         };
-        let mut heap: BinaryHeap<Reverse<Candidate>> = self
-            .list_candidates(limit, now)
-            .map(|unit| weigh(self, unit, now).0)
-            .collect();
-        // Those whose neighbours may not stand side by side, by these neighbours.
+        let candidates = self.list_candidates(at, limit, now);
+        let mut heap: BinaryHeap<_> = candidates.map(|unit| weigh(self, unit, now).0).collect();
+        // Candidates that others keep from being left out, by these others.
         let mut waiting: HashMap<usize, Vec<usize>> = HashMap::new();
         while !self.meets(goal, now) {
-            let Some(Reverse(Candidate { unit, .. })) = heap.pop() else {
+            let Some(Reverse((_, unit))) = heap.pop() else {
                 break;
             };
             if now.state.folded[unit] {
@@ -170,15 +130,11 @@ impl Replay<'_> {
                 heap.push(candidate);
                 continue;
             }
-            if let Some((before, after)) =
-                self.rules.find_clashing_neighbours(self.view, &parts, now)
-            {
-                waiting.entry(before).or_default().push(unit);
-                waiting.entry(after).or_default().push(unit);
-                continue;
-            }
-            if let Some(next) = self.rules.find_bare_successor(self.view, &parts, now) {
-                waiting.entry(next).or_default().push(unit);
+            let blockers = self.rules.find_blockers(&parts, now);
+            if !blockers.is_empty() {
+                for blocker in blockers {
+                    waiting.entry(blocker).or_default().push(unit);
+                }
                 continue;
             }
             for part in parts {
@@ -205,8 +161,8 @@ impl Replay<'_> {
         dependents.filter(|&at| !now.state.folded[at]).collect()
     }
 
-    /// Whether a unit may be left out with its dependents, as far as these stand before `limit`. Of units that go
-    /// together, the last one stands for all, and goes before what led to one of them.
+    /// Whether a unit may be left out with its dependents, all of which must stand before `limit`. Of bonded units, the last
+    /// one stands for all. A unit whose reasoning led to bonded ones goes after them.
     pub(super) fn may_fold(&self, unit: usize, limit: usize, now: &Moment) -> bool {
         let all = self.view.units;
         let is_bonded = |at: usize| all[at].bond.is_some() && !now.state.folded[at];
@@ -225,6 +181,7 @@ impl Replay<'_> {
     /// to them. Survivors of an earlier cut are left alone where they are few enough.
     pub(super) fn list_candidates<'k>(
         &self,
+        at: usize,
         limit: usize,
         now: &'k Moment,
     ) -> impl Iterator<Item = usize> + use<'_, 'k> {
@@ -232,7 +189,7 @@ impl Replay<'_> {
         let is_user = move |unit: usize| units[unit].kind == UnitKind::User;
         let survivors = now.kept.list_unpinned(limit.min(now.state.survived));
         let mut survivors = survivors.iter().copied();
-        let most = SURVIVORS_SHARE * f64::from(now.room);
+        let most = SURVIVORS_SHARE * f64::from(self.budgets.room(at));
         let are_few = survivors.try_fold(0, |sum: u32, unit| {
             let sum = sum.saturating_add(self.weights.of_unit(unit, &now.state));
             (f64::from(sum) <= most).then_some(sum)

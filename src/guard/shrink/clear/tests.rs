@@ -8,7 +8,7 @@ use crate::{
     config::{GuardConfig, profile::find_profile},
     conversation::Conversation,
     format::chat::index_body,
-    guard::{self, fold::memory::Recall, plan::make_plan::Plan, request::policy::Policy},
+    guard::{self, fold::memory::Recall, plan::report::Plan, request::policy::Policy},
 };
 
 const WINDOW: u32 = 8_192;

@@ -11,7 +11,7 @@ use crate::{
     format::chat::index_body,
     guard::{
         fold::memory::Recall,
-        plan::make_plan::{Plan, plan},
+        plan::{make_plan::plan, report::Plan},
         request::policy::Policy,
     },
 };

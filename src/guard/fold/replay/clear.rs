@@ -1,0 +1,123 @@
+//! Clearing: results of units become placeholders, and attachments get shorter.
+
+use super::{Moment, Replay};
+use crate::{
+    conversation::units::Unit,
+    guard::{
+        fold::cut_state::CutState,
+        shrink::clear::{Clearing, RecentUnits},
+    },
+};
+
+impl Replay<'_> {
+    /// Finds what results and media become if they are cleared, if anything may be.
+    pub(super) fn prepare_clearing(&mut self) {
+        let may_clear = self.recall.kept_memory().cut.is_some()
+            || self.recall.is_cold
+            || self.budgets.early.is_some()
+            || !self.is_below_least_mark();
+        if !may_clear || !self.view.policy.settings.clear.enabled {
+            return;
+        }
+        let units = self.view.units;
+        self.clearing = Clearing::new(self.view, &self.cuts.settled_tokens);
+        self.weights
+            .weigh_cleared(units, &self.clearing, &self.cuts.results);
+        // What is attached to the task may get shorter, so that a cut goes as deep whether it is or not.
+        let is_task = |unit: &Unit| unit.is_user() && unit.stays;
+        let units = units.iter().enumerate();
+        let freed = units.map(|(at, unit)| match is_task(unit) {
+            true => self.weights.clearable(at),
+            false => 0,
+        });
+        self.budgets.take_off_fixed(freed);
+    }
+
+    /// Clears old results, but no media, if the settings ask for it before the budget is reached.
+    pub(super) fn clear_early(&mut self, at: usize, newest: usize, now: &mut Moment) {
+        let Some(early) = &self.budgets.early else {
+            return;
+        };
+        if self.meets(early.find_mark(self.budgets.most(at)), now) {
+            return;
+        }
+        let recent = self.clearing.recent_units(at);
+        let open = now.kept.list_open(newest).iter().copied();
+        let open: Vec<usize> = open
+            .filter(|&unit| self.view.units[unit].has_results())
+            .filter(|&unit| self.may_clear(unit, newest, recent, &now.state))
+            .collect();
+        let freed = open.iter().map(|&unit| self.weights.clearable(unit));
+        let freed = freed.fold(0, u32::saturating_add);
+        if freed >= early.least_freed {
+            self.drop_reasoning(at + 1, now);
+            // The words that the cut before took out of sight are told of it alone.
+            self.settle_ledger(now);
+            open.into_iter().for_each(|unit| self.clear_unit(unit, now));
+        }
+    }
+
+    /// Whether a unit before `limit` becomes smaller as it is cleared, and is none of the `recent`.
+    pub(super) fn may_clear(
+        &self,
+        at: usize,
+        limit: usize,
+        recent: Option<RecentUnits>,
+        state: &CutState,
+    ) -> bool {
+        let kind = self.view.units[at].kind;
+        let is_old = recent.is_none_or(|recent| recent.is_old(at, kind));
+        is_old && !state.cleared[at] && self.gets_smaller(at, limit)
+    }
+
+    /// Whether clearing makes a unit before `limit` smaller. It must not where a program that is still at work before `limit`
+    /// reads the results again.
+    pub(super) fn gets_smaller(&self, at: usize, limit: usize) -> bool {
+        if self.weights.clearable(at) == 0 {
+            return false;
+        }
+        let (conversation, unit) = (self.view.conversation, &self.view.units[at]);
+        let is_at_work = unit.is_needed || unit.bond.is_some_and(|bond| bond.last >= limit);
+        let mut items = conversation.items[unit.messages.clone()].iter();
+        !(conversation.format.rules().replays_programs
+            && is_at_work
+            && items.any(|item| item.read_by_program))
+    }
+
+    /// Clears the oldest units before `limit` of those that `is_cleared` names, until the request has no more than `goal` raw
+    /// tokens.
+    pub(super) fn clear_oldest(
+        &mut self,
+        at: usize,
+        limit: usize,
+        is_cleared: impl Fn(&Unit) -> bool,
+        goal: u32,
+        now: &mut Moment,
+    ) {
+        let recent = self.clearing.recent_units_of_cuts(at);
+        let mut units = now.kept.list_open(limit).to_vec();
+        units.retain(|&unit| now.asked != Some(unit));
+        for unit in units {
+            if self.meets(goal, now) {
+                break;
+            }
+            if is_cleared(&self.view.units[unit]) && self.may_clear(unit, limit, recent, &now.state)
+            {
+                self.clear_unit(unit, now);
+            }
+        }
+    }
+
+    /// Clears a unit; its words go out of sight.
+    pub(super) fn clear_unit(&mut self, unit: usize, now: &mut Moment) {
+        self.budgets.end_tolerance();
+        let before = self.weights.of_unit(unit, &now.state);
+        self.count_words(unit, false, -1, &mut now.visible);
+        now.state.cleared[unit] = true;
+        if unit < now.visible.counted {
+            self.count_words(unit, true, 1, &mut now.visible);
+        }
+        let freed = before.saturating_sub(self.weights.of_unit(unit, &now.state));
+        now.live = now.live.saturating_sub(freed);
+    }
+}
