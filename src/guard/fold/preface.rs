@@ -13,7 +13,7 @@ use crate::{
             ledger, memory::Recall, replay::PREFACE_FRAME,
             replay_conversation::ReplayedConversation,
         },
-        grammar::{lint::OutlineItem, message_order::MessageOrder},
+        grammar::{message_order::MessageOrder, outline::OutlineItem},
         inject::injections::Injections,
         request::view::RequestView,
     },

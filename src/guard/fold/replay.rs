@@ -103,8 +103,8 @@ impl Replay<'_> {
         if may_clear && self.view.policy.settings.clear.enabled {
             let units = self.view.units;
             self.clearing = Clearing::new(self.view, &self.cuts.settled_tokens);
-            let results = &self.cuts.results;
-            self.weights.weigh_cleared(units, &self.clearing, results);
+            let messages = &self.cuts.messages;
+            self.weights.weigh_cleared(units, &self.clearing, messages);
             // What is attached to the task may get shorter, so that a cut goes as deep whether it is or not.
             let freed = units.iter().enumerate().map(|(at, unit)| {
                 let is_task = unit.is_user() && unit.stays;

@@ -16,10 +16,10 @@ use crate::{
             vocabulary::Vocabulary,
         },
         inject::placed_injections::{InjectedWeight, with_injected},
-        request::{measured_request::MeasuredRequest, view::RequestView},
+        request::{estimate::sum_tokens, measured_request::MeasuredRequest, view::RequestView},
         shrink::{
             clear::{self, Clearing},
-            cuts::{MessageCuts, sum_tokens},
+            cuts::MessageCuts,
             priority::removable_texts::RemovableTexts,
         },
     },
@@ -92,7 +92,7 @@ pub(in crate::guard) fn count_added_tokens(
         return 0;
     }
     let fresh = units::first_new_message(view.units, recall.messages);
-    with_injected(sum_tokens(&cuts.results.tokens[fresh..]), injected.fresh)
+    with_injected(sum_tokens(&cuts.messages.tokens[fresh..]), injected.fresh)
 }
 
 /// Requests whose cuts are remembered are not replayed, unless they were cut for another window; nor are

@@ -10,7 +10,7 @@ use crate::{
             replay_conversation::ReplayedConversation,
             sent_history::{SentChanges, find_next_answer},
         },
-        grammar::lint::{self, OutlineItem},
+        grammar::{lint, outline::OutlineItem},
         inject::placed_injections::PlacedInjections,
         plan::{
             make_plan::Plan,
@@ -40,9 +40,9 @@ pub(in crate::guard) fn assemble_draft(
     injected: &PlacedInjections<'_>,
     recall: &Recall,
 ) -> Draft {
-    let (texts, results) = (&fit.replay.cuts.texts, &fit.replay.cuts.results);
+    let (texts, messages) = (&fit.replay.cuts.texts, &fit.replay.cuts.messages);
     let mut edits = folding.edits;
-    let mut kept = vec![false; results.tokens.len()];
+    let mut kept = vec![false; messages.tokens.len()];
     for item in &folding.order.outline {
         if let OutlineItem::Client(at) = *item {
             kept[at] = true;
@@ -58,7 +58,7 @@ pub(in crate::guard) fn assemble_draft(
         basis: fit.basis,
         cut: Some(fit.state.to_mark(view.conversation, view.units))
             .filter(|mark| *mark != CutMark::default()),
-        limits: results
+        limits: messages
             .limits_to_remember(&kept)
             .chain(texts.limits_to_remember(&kept))
             .collect(),
@@ -71,7 +71,7 @@ pub(in crate::guard) fn assemble_draft(
     let cleared = cleared.map(|cleared| mark_newly_cleared(view, cleared, &memory, &recall.memory));
     let cleared_messages = cleared.as_ref().map_or(&[][..], |it| &it.messages);
     let sent = |at: usize| kept[at] && cleared_messages.binary_search(&at).is_err();
-    let truncated = results.collect_edits(sent, fresh, &mut edits);
+    let truncated = messages.collect_edits(sent, fresh, &mut edits);
     let is_cut =
         !truncated.is_empty() || cleared.is_some() || folding.messages > 0 || folding.prefaced;
     memory.names_ids = is_cut.then_some(view.names_ids);
@@ -96,7 +96,7 @@ pub(in crate::guard) fn assemble_draft(
     let raw_after = fit.replay.sent_tokens(&fit.state, fit.ledger);
     let (stale, counted) = fit.replay.stale_tokens(&fit.state, epoch);
     let raw_after = raw_after.saturating_sub(counted);
-    let mut sent = measure_sent(view, measured, cleared.as_ref(), &kept, &results.tokens);
+    let mut sent = measure_sent(view, measured, cleared.as_ref(), &kept, &messages.tokens);
     sent.history = sent.history.saturating_sub(stale);
     let raw_after = raw_after.saturating_sub(injected.unsent_tokens(&kept, is_cut));
     let answer_cap = measured.budgets.fit_answer_cap(raw_after, fit.added);
@@ -104,7 +104,10 @@ pub(in crate::guard) fn assemble_draft(
         view.conversation.lower_answer_caps(cap.sent, &mut edits);
     }
     let removed_tokens = || {
-        let removed = kept.iter().zip(&results.tokens).filter(|(kept, _)| !**kept);
+        let removed = kept
+            .iter()
+            .zip(&messages.tokens)
+            .filter(|(kept, _)| !**kept);
         removed.fold(0u32, |sum, (_, tokens)| sum.saturating_add(*tokens))
     };
     let report = Report {
@@ -184,7 +187,7 @@ fn collect_cleared(
     let cleared = fit
         .replay
         .clearing
-        .collect_edits(messages, &fit.replay.cuts.results, edits);
+        .collect_edits(messages, &fit.replay.cuts.messages, edits);
     (cleared.count() > 0).then_some(cleared)
 }
 

@@ -9,7 +9,7 @@ use crate::{
             report::{Report, StandBackReason},
         },
         request::{budget::measure_shares, measured_request::MeasuredRequest, view::RequestView},
-        shrink::results::ToolResults,
+        shrink::shortened_messages::ShortenedMessages,
     },
 };
 
@@ -21,13 +21,13 @@ pub(in crate::guard) fn plan_managed_history(
     reason: StandBackReason,
     recall: &Recall,
 ) -> Plan {
-    let mut results = ToolResults::new(view, measured.tokens.clone());
-    results.truncate_long_results();
+    let mut messages = ShortenedMessages::new(view, measured.tokens.clone());
+    messages.truncate_long_results();
     let mut plan = measured.stand_back(reason, recall);
     let fresh = units::first_new_message(view.units, recall.messages);
-    let truncated = results.collect_edits(|_| true, fresh, &mut plan.edits);
+    let truncated = messages.collect_edits(|_| true, fresh, &mut plan.edits);
     let tools = measured.shares.tools;
-    let sent = measure_shares(tools, view.conversation, &view.policy, &results.tokens);
+    let sent = measure_shares(tools, view.conversation, &view.policy, &messages.tokens);
     plan.report = Report {
         truncated,
         raw_after: sent.total(),

@@ -7,7 +7,7 @@ use crate::guard::{
         answer_cap::AnswerCap,
         budget::{Budget, TokenShares},
     },
-    shrink::{clear::Cleared, priority::PriorityReport, results::TruncationReport},
+    shrink::{clear::Cleared, priority::PriorityReport, shortened_messages::TruncationReport},
 };
 /// What the guard found in a request, and what it did.
 #[derive(Clone, Debug, Default)]

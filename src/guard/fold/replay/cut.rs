@@ -173,10 +173,10 @@ impl Replay<'_> {
         };
         let before: Vec<u32> = weigh(&self.cuts);
         let messages = units[*row.start()].messages.start..units[at].messages.end;
-        self.cuts.results.tighten_step(messages, excess);
+        self.cuts.messages.tighten_step(messages, excess);
         let after: Vec<u32> = weigh(&self.cuts);
         for ((unit, before), after) in row.zip(before).zip(after) {
-            let cleared = self.clearing.weigh(&units[unit], &self.cuts.results);
+            let cleared = self.clearing.weigh(&units[unit], &self.cuts.messages);
             let (freed, stale) = (
                 before.saturating_sub(after),
                 self.reasoning.left_out_of(unit),
@@ -205,7 +205,7 @@ impl Replay<'_> {
             // Not what the proxy adds behind it, which goes before it does.
             let unit = &self.view.units[last];
             let tokens = match now.state.cleared[last] {
-                true => self.clearing.weigh(unit, &self.cuts.results),
+                true => self.clearing.weigh(unit, &self.cuts.messages),
                 false => self.cuts.weigh_unit(unit),
             };
             if tokens > left {

@@ -70,13 +70,13 @@ impl Replay<'_> {
 
     /// Names the words of each message of a unit, as it is sent.
     fn for_each_words(&self, unit: usize, is_cleared: bool, mut each: impl FnMut(&[WordId])) {
-        let results = &self.cuts.results;
+        let messages = &self.cuts.messages;
         for message in self.view.units[unit].messages.clone() {
-            if is_cleared && self.clearing.is_cleared_result(message, results) {
+            if is_cleared && self.clearing.is_cleared_result(message, messages) {
                 continue;
             }
             let clearing = self.clearing.text_edits(message).filter(|_| is_cleared);
-            match clearing.or_else(|| results.edits_of(message)) {
+            match clearing.or_else(|| messages.edits_of(message)) {
                 Some(edits) => {
                     let conversation = self.view.conversation;
                     each(&self.vocabulary.words_left(conversation, message, edits));
