@@ -79,7 +79,7 @@ impl Summariser {
             thinking_tokens,
             filling: target.provider.answer_filling(&target.model),
             language,
-            weights: Weights::new(target.token_rule(), config.guard.chars_per_token),
+            weights: Weights::new(target.token_rule(), profile, config.guard.chars_per_token),
             nonce,
         }
     }

@@ -106,7 +106,7 @@ impl SummaryWork {
         let removed = units.iter().filter(|unit| unit.is_removable());
         let removed = removed.flat_map(|unit| &part.items[unit.unbound_messages()]);
         // Messages as sent: the summary saves nothing of what the guard truncated or cleared.
-        let removed = message_tokens(&part, removed, &weights, summariser.profile);
+        let removed = message_tokens(&part, removed, &weights);
         let replaced = range.replaced.min(removed);
         let (language, max_tokens) = (summariser.language, summariser.max_tokens);
         let mut work = Self {
@@ -170,7 +170,7 @@ impl SummaryWork {
             return None;
         }
         let weights = &self.weights;
-        let messages = message_tokens(part, &part.items, weights, self.summariser.profile);
+        let messages = message_tokens(part, &part.items, weights);
         let beside = estimate::estimate_beside_messages(part, weights);
         let prompt = weights.count_plain_tokens(&self.prompt.write_final_message());
         let tokens = messages
@@ -222,12 +222,11 @@ fn message_tokens<'a>(
     part: &Conversation,
     messages: impl IntoIterator<Item = &'a Item>,
     weights: &Weights,
-    profile: &Profile,
 ) -> u32 {
-    let tokens = messages
-        .into_iter()
-        .map(|message| estimate::estimate_message(part, message, &message.sizes, weights, profile));
-    tokens.fold(0, u32::saturating_add)
+    let messages = messages.into_iter();
+    estimate::sum_tokens(
+        messages.map(|it| estimate::estimate_message(part, it, &it.sizes, weights)),
+    )
 }
 
 /// Raw tokens of the longest summary. `max_tokens` are the provider's, which counts fewer for English

@@ -4,7 +4,10 @@
 //! An object with an annotation is walked a second time to find the comma to remove with it; other
 //! objects cost nothing. An annotation that cannot be read is removed too, and has no effect.
 
-use super::{Conversation, ItemPlace, edit::Edits};
+use super::{
+    Conversation, ItemPlace,
+    edit::{Edits, splice_bytes},
+};
 use crate::json::{
     scan::{JsonScanner, JsonString, MalformedJson, Span},
     text::{self, TextSizes},
@@ -51,6 +54,36 @@ impl Priority {
 }
 
 impl Annotation {
+    /// Medium, if the annotation names no priority; `None` for one that was not understood.
+    pub(crate) fn effective_priority(&self) -> Option<Priority> {
+        self.priority.or((!self.odd).then_some(Priority::Medium))
+    }
+
+    /// Reads name and priority. Of a member that occurs twice, the first one counts.
+    fn read_value(&mut self, body: &[u8], scan: &mut JsonScanner<'_>) -> Result<(), MalformedJson> {
+        if scan.peek() != Some(b'{') {
+            self.odd = true;
+            return scan.take_value().map(drop);
+        }
+        scan.walk_object(|scan, key| {
+            let is_text = scan.peek() == Some(b'"');
+            match &body[key.span.range()] {
+                b"name" if is_text && self.name.is_none() => self.name = Some(scan.take_string()?),
+                b"priority" if is_text && self.priority.is_none() => {
+                    let word = scan.take_string()?;
+                    self.priority = Priority::from_word(&body[word.span.range()]);
+                    self.odd |= self.priority.is_none();
+                }
+                _ => {
+                    scan.take_value()?;
+                    self.odd = true;
+                }
+            }
+            Ok(())
+        })
+        .map(drop)
+    }
+
     /// Removes its effect, for an annotation in a content that is not understood.
     pub(crate) const fn mark_odd(&mut self) {
         self.part = None;
@@ -96,21 +129,15 @@ impl Conversation {
 
     /// The sizes of a value as it is sent: without annotations.
     pub fn measure_span(&self, span: Span) -> TextSizes {
-        let mut sent = Vec::new();
-        let mut at = span.start as usize;
         let annotations = self.annotations_around(span.start);
         let first = annotations.partition_point(|it| it.span.start < span.start);
         let inside = annotations[first..].iter();
-        for annotation in inside.take_while(|it| it.span.end <= span.end) {
-            sent.extend_from_slice(&self.body[at..annotation.span.start as usize]);
-            at = annotation.span.end as usize;
+        let mut inside = inside.take_while(|it| it.span.end <= span.end).peekable();
+        if inside.peek().is_none() {
+            return text::measure_text(self.span_bytes(span));
         }
-        let rest = &self.body[at..span.end as usize];
-        if sent.is_empty() {
-            return text::measure_text(rest);
-        }
-        sent.extend_from_slice(rest);
-        text::measure_text(&sent)
+        let removed = inside.map(|it| (it.span, &b""[..]));
+        text::measure_text(&splice_bytes(&self.body, span, removed))
     }
 
     /// Whether a key is that of an annotation.
@@ -141,21 +168,23 @@ pub(crate) fn find_annotations(
             before.span.end = start;
         }
         if &body[key.span.range()] == ANNOTATION_KEY {
-            let mut value = parse_annotation(body, scan)?;
-            if found.len() > first {
-                value = AnnotationValue::default();
-            }
-            found.push(Annotation {
+            let mut annotation = Annotation {
                 message: message as u32,
                 part: part.map(|part| part as u32),
-                span: Span {
-                    start: if kept { end } else { start },
-                    end: scan.position() as u32,
-                },
-                name: value.name,
-                priority: value.priority,
-                odd: !value.understood,
-            });
+                span: Span::default(),
+                name: None,
+                priority: None,
+                odd: false,
+            };
+            annotation.read_value(body, scan)?;
+            if found.len() > first {
+                (annotation.name, annotation.priority, annotation.odd) = (None, None, true);
+            }
+            annotation.span = Span {
+                start: if kept { end } else { start },
+                end: scan.position() as u32,
+            };
+            found.push(annotation);
         } else {
             scan.take_value()?;
             kept = true;
@@ -164,42 +193,6 @@ pub(crate) fn find_annotations(
         Ok::<_, MalformedJson>(())
     })?;
     Ok(())
-}
-
-#[derive(Default)]
-struct AnnotationValue {
-    name: Option<JsonString>,
-    priority: Option<Priority>,
-    understood: bool,
-}
-
-fn parse_annotation(
-    body: &[u8],
-    scan: &mut JsonScanner<'_>,
-) -> Result<AnnotationValue, MalformedJson> {
-    let mut value = AnnotationValue::default();
-    if scan.peek() != Some(b'{') {
-        scan.take_value()?;
-        return Ok(value);
-    }
-    value.understood = true;
-    scan.walk_object(|scan, key| {
-        let is_text = scan.peek() == Some(b'"');
-        match &body[key.span.range()] {
-            b"name" if is_text && value.name.is_none() => value.name = Some(scan.take_string()?),
-            b"priority" if is_text && value.priority.is_none() => {
-                let word = scan.take_string()?;
-                value.priority = Priority::from_word(&body[word.span.range()]);
-                value.understood &= value.priority.is_some();
-            }
-            _ => {
-                scan.take_value()?;
-                value.understood = false;
-            }
-        }
-        Ok::<_, MalformedJson>(())
-    })?;
-    Ok(value)
 }
 
 #[cfg(test)]

@@ -66,22 +66,24 @@ impl Edits {
         self.replace(span, Bytes::new());
     }
 
-    /// Removes elements of an array, or members of an object, with the commas between them.
-    /// `items` are all elements or members, in their order.
+    /// Removes elements of an array, or members of an object: each run of them with the commas before it, a run at the
+    /// start with those after it. `items` are all elements or members, in their order.
     pub fn remove_items(&mut self, items: &[Span], is_removed: impl Fn(usize) -> bool) {
-        let mut has_kept = false;
-        for (at, item) in items.iter().enumerate() {
-            if !is_removed(at) {
-                has_kept = true;
-                continue;
+        let mut at = 0;
+        while at < items.len() {
+            let run = at;
+            while at < items.len() && is_removed(at) {
+                at += 1;
             }
-            // The comma before it goes too; without an item before it, the comma after it.
-            let (start, end) = match (has_kept, items.get(at + 1)) {
-                (true, _) => (items[at - 1].end, item.end),
-                (false, Some(next)) => (item.start, next.start),
-                (false, None) => (item.start, item.end),
-            };
-            self.remove(Span { start, end });
+            if at > run {
+                let (start, end) = match (run.checked_sub(1), items.get(at)) {
+                    (Some(before), _) => (items[before].end, items[at - 1].end),
+                    (None, Some(after)) => (items[run].start, after.start),
+                    (None, None) => (items[run].start, items[at - 1].end),
+                };
+                self.remove(Span { start, end });
+            }
+            at += 1;
         }
     }
 
@@ -113,6 +115,15 @@ impl Edits {
                 with: new_bytes(edit),
             })
             .collect()
+    }
+
+    /// A part of the body as the edits inside it leave it.
+    pub fn apply_to_part(&self, body: &Bytes, part: Span) -> Vec<u8> {
+        let edits = self.ordered_edits(body);
+        let inside = edits
+            .iter()
+            .filter(|it| part.start <= it.span.start && it.span.end <= part.end);
+        splice_bytes(body, part, inside.map(|it| (it.span, &*it.with)))
     }
 
     pub fn apply(&self, body: &Bytes) -> Rope {
@@ -152,17 +163,28 @@ fn edit_element(body: &Bytes, element: Span, edits: &[&NewEdit]) -> Bytes {
     let inside = inside
         .take_while(|edit| edit.span.start < element.end)
         .filter(|edit| edit.span.end < element.end);
-    let mut edited = BytesMut::from(&b","[..]);
-    let mut at = element.start;
-    for edit in drop_overlapping(inside) {
-        if let NewBytes::Given(with) = &edit.with {
-            edited.extend_from_slice(&body[at as usize..edit.span.start as usize]);
-            edited.extend_from_slice(with);
-            at = edit.span.end;
-        }
+    let given = drop_overlapping(inside).filter_map(|edit| match &edit.with {
+        NewBytes::Given(with) => Some((edit.span, &**with)),
+        NewBytes::Element(_) => None,
+    });
+    [b",", &*splice_bytes(body, element, given)].concat().into()
+}
+
+/// A part of a body with spans of it replaced, which are in order and apart.
+pub(crate) fn splice_bytes<'a>(
+    body: &[u8],
+    part: Span,
+    replaced: impl Iterator<Item = (Span, &'a [u8])>,
+) -> Vec<u8> {
+    let mut left = Vec::new();
+    let mut at = part.start;
+    for (span, with) in replaced {
+        left.extend_from_slice(&body[at as usize..span.start as usize]);
+        left.extend_from_slice(with);
+        at = span.end;
     }
-    edited.extend_from_slice(&body[at as usize..element.end as usize]);
-    edited.freeze()
+    left.extend_from_slice(&body[at as usize..part.end as usize]);
+    left
 }
 
 /// A body in slices. A clone is cheap, so a retry can send it again.

@@ -8,7 +8,7 @@ use crate::json::{
 };
 
 /// The author of an item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Author {
     /// Standing instructions: `system` and `developer` messages.
     System,
@@ -17,6 +17,7 @@ pub enum Author {
     /// The result of a call.
     Tool,
     /// Not known to the format: never removed, never edited.
+    #[default]
     Unknown,
 }
 
@@ -33,7 +34,7 @@ impl Author {
 }
 
 /// One message of a conversation: mostly one entry of its list.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Item {
     /// The object, braces included; of a part of an entry, its blocks.
     pub span: Span,
@@ -76,33 +77,21 @@ impl Item {
         self.author.is_system() && !self.is_bound
     }
 
-    /// An item of an unknown author without content, for an indexer to fill.
-    pub(crate) fn new_empty() -> Self {
-        Self {
-            span: Span::default(),
-            place: ItemPlace::Whole,
-            author: Author::Unknown,
-            is_bound: false,
-            follows_reasoning: false,
-            stays: false,
-            stands_apart: false,
-            content: Content::Absent,
-            calls: 0..0,
-            call_id: None,
-            read_by_program: false,
-            links: 0..0,
-            name: None,
-            sizes: TextSizes::default(),
-            digest: 0,
-            short_digest: 0,
+    /// Its entry in the list; `None` for an item outside.
+    pub(super) const fn entry_span(&self) -> Option<Span> {
+        match self.place {
+            ItemPlace::Whole => Some(self.span),
+            ItemPlace::Part(entry) => Some(entry.span),
+            ItemPlace::Outside => None,
         }
     }
 }
 
 /// How an item stands in the list of its conversation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ItemPlace {
     /// It is an entry of the list, or several in a row.
+    #[default]
     Whole,
     /// It is a run of blocks in an entry with other items.
     Part(SharedEntry),
@@ -120,9 +109,10 @@ pub struct SharedEntry {
 }
 
 /// The content of an item, beside its calls.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Content {
     /// The item has no content member.
+    #[default]
     Absent,
     Null(Span),
     Text(JsonString),

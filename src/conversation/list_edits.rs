@@ -27,45 +27,41 @@ impl Conversation {
     pub fn remove_items(&self, is_removed: impl Fn(usize) -> bool, edits: &mut Edits) {
         let entries = self.list_entries();
         let is_gone = |entry: &ListEntry| entry.items.clone().all(&is_removed);
+        if entries.iter().all(is_gone) {
+            return;
+        }
         let spans: Vec<Span> = entries.iter().map(|entry| entry.span).collect();
-        remove_runs(&spans, |at| is_gone(&entries[at]), edits);
+        edits.remove_items(&spans, |at| is_gone(&entries[at]));
         for entry in entries.iter().filter(|entry| !is_gone(entry)) {
             let parts = &self.items[entry.items.clone()];
             let parts: Vec<Span> = parts.iter().map(|item| item.span).collect();
             let first = entry.items.start;
-            remove_runs(&parts, |at| is_removed(first + at), edits);
+            edits.remove_items(&parts, |at| is_removed(first + at));
         }
     }
 
     /// Puts new items behind item `at`. Returns false where they cannot stand there.
     pub fn insert_after(&self, at: usize, new: &NewItems<'_>, edits: &mut Edits) -> bool {
         let item = &self.items[at];
-        match item.place {
-            ItemPlace::Whole => edits.insert(item.span.end, format!(",{}", new.entries)),
-            ItemPlace::Part(entry) if !self.is_within(at + 1, entry) => {
-                edits.insert(entry.span.end, format!(",{}", new.entries));
-            }
-            ItemPlace::Part(_) => {
-                let Some(blocks) = new.blocks else {
-                    return false;
-                };
-                edits.insert(item.span.end, format!(",{blocks}"));
-            }
+        let (end, new) = match item.place {
+            ItemPlace::Part(entry) if self.is_within(at + 1, entry) => (item.span.end, new.blocks),
+            ItemPlace::Part(entry) => (entry.span.end, Some(new.entries)),
+            ItemPlace::Whole => (item.span.end, Some(new.entries)),
             ItemPlace::Outside => return false,
+        };
+        if let Some(new) = new {
+            edits.insert(end, format!(",{new}"));
         }
-        true
+        new.is_some()
     }
 
     /// Puts new entries before the entry of item `at`. Returns false where it stands in no entry.
     pub fn insert_before(&self, at: usize, entries: &str, edits: &mut Edits) -> bool {
-        let item = &self.items[at];
-        let start = match item.place {
-            ItemPlace::Whole => item.span.start,
-            ItemPlace::Part(entry) => entry.span.start,
-            ItemPlace::Outside => return false,
-        };
-        edits.insert(start, format!("{entries},"));
-        true
+        let entry = self.items[at].entry_span();
+        if let Some(entry) = entry {
+            edits.insert(entry.start, format!("{entries},"));
+        }
+        entry.is_some()
     }
 
     /// Repeats item `from`, a whole entry, behind the entry of item `at`, as other edits leave it. Where it stands, the
@@ -88,10 +84,8 @@ impl Conversation {
     }
 
     fn entry_end(&self, at: usize) -> u32 {
-        match self.items[at].place {
-            ItemPlace::Part(entry) => entry.span.end,
-            ItemPlace::Whole | ItemPlace::Outside => self.items[at].span.end,
-        }
+        let item = &self.items[at];
+        item.entry_span().unwrap_or(item.span).end
     }
 
     /// Puts results of calls that were added to answer `at` beside its other results: as blocks behind the last of
@@ -138,10 +132,8 @@ impl Conversation {
     fn list_entries(&self) -> Vec<ListEntry> {
         let mut entries: Vec<ListEntry> = Vec::with_capacity(self.items.len());
         for (at, item) in self.items.iter().enumerate() {
-            let span = match item.place {
-                ItemPlace::Whole => item.span,
-                ItemPlace::Part(entry) => entry.span,
-                ItemPlace::Outside => continue,
+            let Some(span) = item.entry_span() else {
+                continue;
             };
             match entries.last_mut() {
                 Some(last) if last.span == span => last.items.end = at + 1,
@@ -152,31 +144,5 @@ impl Conversation {
             }
         }
         entries
-    }
-}
-
-/// Removes elements of a list, each run of them with the commas before it; the first run with those after it.
-fn remove_runs(elements: &[Span], is_removed: impl Fn(usize) -> bool, edits: &mut Edits) {
-    let mut at = 0;
-    while at < elements.len() {
-        let run = at;
-        while at < elements.len() && is_removed(at) {
-            at += 1;
-        }
-        if at > run {
-            let span = match (run.checked_sub(1), elements.get(at)) {
-                (Some(before), _) => Span {
-                    start: elements[before].end,
-                    end: elements[at - 1].end,
-                },
-                (None, Some(after)) => Span {
-                    start: elements[run].start,
-                    end: after.start,
-                },
-                (None, None) => return,
-            };
-            edits.remove(span);
-        }
-        at += 1;
     }
 }

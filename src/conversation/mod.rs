@@ -29,7 +29,10 @@ pub use self::{
     list_edits::NewItems,
 };
 pub use crate::config::{Api, FORMATS, Format};
-use crate::json::scan::{JsonKind, JsonString, Span};
+use crate::json::{
+    scan::{JsonKind, JsonString, Span},
+    text,
+};
 
 /// The index of one request body. Holds spans, never copies.
 #[derive(Clone, Debug)]
@@ -112,10 +115,15 @@ impl Conversation {
         self.span_bytes(text.span)
     }
 
+    /// The digest of a string; the same for all its spellings.
+    pub(crate) fn digest_text(&self, text: JsonString) -> u128 {
+        text::digest_text(self.raw_bytes(text))
+    }
+
     /// A string, decoded for people to read: half a surrogate pair becomes U+FFFD.
     pub fn decode_text(&self, text: JsonString) -> Cow<'_, str> {
         let raw = self.raw_bytes(text);
-        match text.has_escapes() {
+        match text.has_escapes {
             true => Cow::Owned(texts::decode_chars(raw).collect()),
             false => String::from_utf8_lossy(raw),
         }

@@ -3,7 +3,7 @@
 use super::{BlockKind, Content, Conversation, Item};
 use crate::json::{
     scan::{JsonString, Span},
-    text::{self, TextSizes, TextWalk},
+    text::{self, Character, TextSizes, TextWalk},
 };
 
 impl Conversation {
@@ -59,5 +59,5 @@ impl Conversation {
 
 /// The characters of a text as spelled in JSON. Half a surrogate pair becomes U+FFFD.
 pub fn decode_chars(raw: &[u8]) -> impl Iterator<Item = char> + '_ {
-    TextWalk::new(raw).map(|c| char::from_u32(c.code).unwrap_or(char::REPLACEMENT_CHARACTER))
+    TextWalk::new(raw).map(Character::to_char)
 }

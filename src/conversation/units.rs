@@ -54,8 +54,8 @@ pub struct Unit {
     pub stays: bool,
     /// The reasoning of the answer before led to it: where that goes, this goes.
     pub follows_reasoning: bool,
-    /// Something is still to come for it, it refers to what is not there, or a unit that stays cannot do without it. Its
-    /// results may be cleared all the same.
+    /// It waits for a result, it refers to what is not there, or a unit that stays needs it. Its results may be cleared
+    /// all the same.
     pub is_needed: bool,
     pub bond: Option<Bond>,
 }
@@ -153,8 +153,8 @@ pub(crate) fn find_question_before(units: &[Unit], end: usize) -> Option<usize> 
     }
 }
 
-/// Of each unit, whether it is left out where all goes between the pinned start and unit `end`. The question that the rest
-/// answers stays: what comes later changes nothing of that.
+/// Of each unit, whether it is left out if all goes between the pinned start and unit `end`. The question that the rest
+/// answers stays. Units behind `end` do not change what is left out.
 pub(crate) fn list_removed_before(units: &[Unit], end: usize) -> Vec<bool> {
     let gone = find_pinned_end(units)..end;
     let asked = find_question_before(units, end);
@@ -262,8 +262,9 @@ pub(crate) fn first_new_message(units: &[Unit], known: usize) -> usize {
     }
 }
 
-/// What must stay for the request that ends with the units that were added: its last step or message of the user, or a row
-/// of answers with the late results behind it. An answer at the end goes on from what stands before it.
+/// What must stay in the request that ends with the units that were added: its last step or message of the user; or, if it
+/// ends with late results, the row of answers before them. An answer at the end begins nothing of its own, since it goes
+/// on from what stands before it.
 #[derive(Default)]
 pub(crate) struct RequiredTail {
     first: Option<usize>,
@@ -310,8 +311,9 @@ pub(crate) fn find_first_required_unit(units: &[Unit], at: usize) -> usize {
     first.max(pinned)
 }
 
-/// The first unit of a course that keeps what follows the first `count` messages (without system
-/// messages): the unit that holds the next one, or whose reasoning led to it, but neither pinned nor after the newest.
+/// The first unit of a course that keeps what follows the first `count` messages, counted without system messages: the
+/// unit that holds the next message, or the earlier unit whose reasoning led to that one. It is never in the pinned start,
+/// and never behind the newest step.
 pub(crate) fn find_boundary_unit(units: &[Unit], count: u32) -> usize {
     let Some(last) = units.len().checked_sub(1) else {
         return 0;

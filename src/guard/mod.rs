@@ -43,7 +43,7 @@ pub use self::{
         note::NOTE,
         sent_history::SentHistory,
     },
-    grammar::prompt_placement::may_prompt,
+    grammar::{outline::OutlineItem, prompt_placement::may_prompt},
     plan::{
         course::{find_course_boundary, list_removed_messages, preface_fit_check, weigh_before},
         make_plan::plan,
@@ -60,7 +60,7 @@ pub use self::{
         clear::Cleared,
         priority::{CapUse, PriorityReport, ShortenedText, Shortening, SystemUse},
         result_limits::max_recall_chars,
-        results::{ToolNames, TruncationReport},
+        shortened_messages::{ToolNames, TruncationReport},
     },
 };
 pub use crate::config::profile;

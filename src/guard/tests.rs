@@ -13,7 +13,7 @@ use crate::{
     conversation::{Conversation, edit::Edits},
     format::chat::index_body,
     guard::{
-        grammar::lint::OutlineItem,
+        grammar::outline::OutlineItem,
         inject::injections::Injections,
         plan::assemble::lint_plan,
         request::{

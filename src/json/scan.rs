@@ -11,8 +11,6 @@ use std::ops::Range;
 
 use thiserror::Error;
 
-use self::block::StringContent;
-
 /// A half-open range of bytes of a body. 32 bits suffice, since the server refuses bodies of 4 GiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span {
@@ -39,6 +37,12 @@ impl Span {
     pub const fn range(self) -> Range<usize> {
         self.start as usize..self.end as usize
     }
+
+    /// The span of these of its bytes.
+    pub const fn part(self, bytes: Range<usize>) -> Self {
+        let start = self.start as usize;
+        Self::new(start + bytes.start, start + bytes.end)
+    }
 }
 
 /// A string of a JSON text.
@@ -46,19 +50,12 @@ impl Span {
 pub struct JsonString {
     /// Between the quotes.
     pub span: Span,
-    /// The number of escapes.
-    pub escapes: u32,
-    /// ASCII without `\u` escapes: each byte is a character, and each escape has two bytes.
-    pub plain: bool,
+    pub has_escapes: bool,
     /// There are `\u` or `\/` escapes, which leave a choice of spelling.
     pub respelled: bool,
 }
 
 impl JsonString {
-    pub const fn has_escapes(self) -> bool {
-        self.escapes > 0
-    }
-
     /// The span with the quotes.
     pub const fn quoted_span(self) -> Span {
         Span::new(self.span.start as usize - 1, self.span.end as usize + 1)
@@ -166,15 +163,9 @@ impl<'a> JsonScanner<'a> {
 
     pub fn take_string(&mut self) -> Result<JsonString, MalformedJson> {
         let start = self.expect_byte(b'"', "a string")? + 1;
-        let content = self.read_string_content(start)?;
-        let end = start + content.len;
-        self.at = end + 1;
-        Ok(JsonString {
-            span: Span::new(start, end),
-            escapes: content.escapes,
-            plain: content.ascii && !content.unicode,
-            respelled: content.unicode || content.slashes,
-        })
+        let string = self.read_string(start)?;
+        self.at = string.span.end as usize + 1;
+        Ok(string)
     }
 
     pub fn take_value(&mut self) -> Result<(Span, JsonKind), MalformedJson> {
@@ -243,9 +234,8 @@ impl<'a> JsonScanner<'a> {
     }
 
     /// Reads from `from`, which follows an opening quote, to the closing one.
-    fn read_string_content(&self, from: usize) -> Result<StringContent, MalformedJson> {
-        let text = self.text.get(from..).unwrap_or_default();
-        block::read_string_content(text).ok_or(MalformedJson::Expected {
+    fn read_string(&self, from: usize) -> Result<JsonString, MalformedJson> {
+        block::read_string(self.text, from).ok_or(MalformedJson::Expected {
             expected: "the end of a string",
             at: self.text.len(),
         })
@@ -259,7 +249,7 @@ impl<'a> JsonScanner<'a> {
                 return Err(self.expected_error("the end of an object or array"));
             };
             match byte {
-                b'"' => self.at += 1 + self.read_string_content(self.at + 1)?.len,
+                b'"' => self.at = self.read_string(self.at + 1)?.span.end as usize,
                 b'{' | b'[' => nesting.open_bracket(byte == b'{')?,
                 b'}' | b']' => {
                     if !nesting.close_bracket(byte == b'}') {

@@ -24,6 +24,13 @@ pub struct Character {
     pub code: u32,
 }
 
+impl Character {
+    /// The character; U+FFFD for half a surrogate pair.
+    pub fn to_char(self) -> char {
+        char::from_u32(self.code).unwrap_or(char::REPLACEMENT_CHARACTER)
+    }
+}
+
 /// The characters of a text, in order.
 #[derive(Clone, Debug)]
 pub struct TextWalk<'a> {
@@ -147,6 +154,27 @@ fn decode_utf8(raw: &[u8], first: u8) -> (u32, usize) {
     (code, len)
 }
 
+/// The number of characters; `None` for a text without a decoded form.
+pub fn count_chars(raw: &[u8]) -> Option<usize> {
+    let mut walk = TextWalk::new(raw);
+    let chars = walk.by_ref().count();
+    walk.is_sound().then_some(chars)
+}
+
+/// Whether a text has a decoded form, and so may be edited: no half of a surrogate pair, and no unknown escape.
+pub fn is_decodable(raw: &[u8]) -> bool {
+    let mut rest = raw;
+    while let Some(at) = memchr::memchr(b'\\', rest) {
+        // Most escapes have one letter and need no walk.
+        if let Some(b'n' | b't' | b'r' | b'b' | b'f' | b'"' | b'\\' | b'/') = rest.get(at + 1) {
+            rest = &rest[at + 2..];
+            continue;
+        }
+        return count_chars(&rest[at..]).is_some();
+    }
+    true
+}
+
 /// Bytes of a character in JSON as servers write it: in UTF-8, escaped only where JSON requires it.
 pub fn spelt_bytes(code: u32) -> usize {
     match code {
@@ -170,10 +198,7 @@ pub fn escape_text(text: &str) -> String {
 /// The decoded text, or `None` where it has no decoded form.
 pub fn decode_text(raw: &[u8]) -> Option<String> {
     let mut walk = TextWalk::new(raw);
-    let text = walk
-        .by_ref()
-        .map(|character| char::from_u32(character.code).unwrap_or(char::REPLACEMENT_CHARACTER))
-        .collect();
+    let text = walk.by_ref().map(Character::to_char).collect();
     walk.is_sound().then_some(text)
 }
 

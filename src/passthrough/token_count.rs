@@ -78,9 +78,10 @@ pub(super) fn answer_estimate(
     let (model, profile) = (model.unwrap_or_default(), provider.config.profile);
     let weights = Weights::new(
         find_token_rule(model, profile),
+        profile,
         app.config.guard.chars_per_token,
     );
-    let raw = estimate_request(&conversation, &weights, profile);
+    let raw = estimate_request(&conversation, &weights);
     let calibration = app.ratios.initial_calibration(&provider.name, model);
     let count = calibration.to_expected_tokens(raw);
     let count = match format {

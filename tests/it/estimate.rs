@@ -70,19 +70,19 @@ fn a_half_full_window_is_untouched_on_first_sight() {
 /// The errors of whole requests in hundredths, sorted. Both sides count texts, tools as JSON, and 4 a message.
 fn request_errors(counter: &TokenCounter, model: &str, least: usize) -> Vec<f64> {
     let profile = find_profile("openai").unwrap();
-    let weights = Weights::new(find_token_rule(model, profile), None);
+    let weights = Weights::new(find_token_rule(model, profile), profile, None);
     let bodies = data::requests().into_iter().chain(data::unusual());
     let bodies = bodies.filter(|file| file.body.len() >= least);
     let errors = bodies.filter_map(|file| {
         let conversation = index_body(file.body.clone().into()).ok()?;
-        let media = |item| guard::estimate::estimate_media(&conversation, item, &weights, profile);
+        let media = |item| guard::estimate::estimate_media(&conversation, item, &weights);
         let mut items = conversation.items.iter();
         if items.any(|item| media(item) > 0) {
             return None;
         }
         let texts = conversation.items.iter().map(|item| {
             let call = weights.call_tokens() * item.calls.len() as u32;
-            estimate_message(&conversation, item, &item.sizes, &weights, profile) - call
+            estimate_message(&conversation, item, &item.sizes, &weights) - call
         });
         let tools = conversation.beside_items();
         let tools = tools
@@ -135,7 +135,7 @@ fn read_own_texts() -> Vec<String> {
 #[test]
 fn english_and_code_are_estimated_within_a_few_hundredths() {
     let (counter, profile) = (TokenCounter::o200k(), find_profile("openai").unwrap());
-    let weights = Weights::new(find_token_rule("gpt-4o", profile), None);
+    let weights = Weights::new(find_token_rule("gpt-4o", profile), profile, None);
     let errors = read_own_texts().into_iter().map(|text| {
         let estimate = weights.plain_weight(&text);
         let truth = counter.text(&text) as f64;

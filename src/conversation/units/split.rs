@@ -6,10 +6,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::{Bond, Unit, UnitKind, find_pinned_end, keep_needed, pin_task};
-use crate::{
-    conversation::{Author, Conversation, LinkKind},
-    json::{scan::JsonString, text},
-};
+use crate::conversation::{Author, Conversation, LinkKind};
 
 /// The id of a call; a result without one answers a call without one.
 type CallId = Option<u128>;
@@ -116,8 +113,7 @@ impl Splitter<'_> {
         }
         self.open = calls.len();
         for call in calls {
-            let digest = |id| text::digest_text(conversation.raw_bytes(id));
-            self.add_source(call.id.map(digest), unit);
+            self.add_source(call.id.map(|id| conversation.digest_text(id)), unit);
         }
         self.add_links(at);
     }
@@ -126,7 +122,7 @@ impl Splitter<'_> {
     fn add_links(&mut self, at: usize) {
         let (conversation, unit) = (self.conversation, self.units.len() - 1);
         for link in conversation.links_of(&conversation.items[at]) {
-            let id = Some(text::digest_text(conversation.raw_bytes(link.id)));
+            let id = Some(conversation.digest_text(link.id));
             match link.kind {
                 LinkKind::Use => {
                     self.add_source(id, unit);
@@ -162,8 +158,8 @@ impl Splitter<'_> {
 
     fn add_result(&mut self, at: usize) {
         let conversation = self.conversation;
-        let digest = |id: JsonString| text::digest_text(conversation.raw_bytes(id));
-        let id = conversation.items[at].call_id.map(digest);
+        let call_id = conversation.items[at].call_id;
+        let id = call_id.map(|id| conversation.digest_text(id));
         let last = self.units.len().checked_sub(1);
         let last = last.filter(|&last| self.units[last].unbound_messages().end == at);
         let source = self.sources.get_mut(&id);

@@ -105,7 +105,7 @@ impl<'a> ChatIndexer<'a> {
         let first_call = self.found.calls.len() as u32;
         let first_annotation = self.found.annotations.len();
         let (mut annotated, mut reasons) = (false, false);
-        let mut message = Item::new_empty();
+        let mut message = Item::default();
         message.span = scan.walk_object(|scan, key| {
             check_plain_key(key)?;
             let key = self.raw_bytes(key);

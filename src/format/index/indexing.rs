@@ -55,7 +55,7 @@ pub(in crate::format) fn add_field(
     let key = |field: &Field| found.raw_bytes(field.key);
     let is_twice = found.fields.iter().any(|other| key(other) == key(&field));
     // A key spelled with escapes could hide one that the proxy acts upon.
-    if is_twice || field.key.has_escapes() {
+    if is_twice || field.key.has_escapes {
         return Err(IndexFailure::Twice(
             "a top-level key (or its escaped spelling)",
         ));
@@ -80,7 +80,7 @@ pub(in crate::format) fn check_item_count(
 
 /// A key spelled with escapes could hide one that the proxy acts upon.
 pub(in crate::format) const fn check_plain_key(key: JsonString) -> Result<(), IndexFailure> {
-    match key.has_escapes() {
+    match key.has_escapes {
         true => Err(IndexFailure::Shape("an escaped key in a message")),
         false => Ok(()),
     }

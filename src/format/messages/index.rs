@@ -238,7 +238,7 @@ impl<'a> MessagesIndexer<'a> {
             content,
             calls: first_call..self.found.calls.len() as u32,
             links: first_link..self.found.links.len() as u32,
-            ..Item::new_empty()
+            ..Item::default()
         });
     }
 
@@ -289,7 +289,7 @@ impl<'a> MessagesIndexer<'a> {
                     content: result.content,
                     call_id: result.call_id,
                     read_by_program: result.call_id.is_some_and(by_program),
-                    ..Item::new_empty()
+                    ..Item::default()
                 });
                 continue;
             }
@@ -311,7 +311,7 @@ impl<'a> MessagesIndexer<'a> {
                         place,
                         author: Author::User,
                         content: Content::Blocks(next..next + 1, list),
-                        ..Item::new_empty()
+                        ..Item::default()
                     });
                     self.add_block(read, at, made);
                 }

@@ -149,11 +149,10 @@ fn annotations_are_found_in_both_orders() {
         for message in [0, 1] {
             let start = found.annotations_of(message)[0].span.start + 1;
             let span = Span { start, end: start };
-            let (escapes, plain, respelled) = (0, true, false);
+            let (has_escapes, respelled) = (false, false);
             assert!(found.is_annotation_key(JsonString {
                 span,
-                escapes,
-                plain,
+                has_escapes,
                 respelled
             }));
         }

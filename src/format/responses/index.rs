@@ -347,7 +347,7 @@ impl<'a> ResponsesIndexer<'a> {
                 author,
                 calls: first_call..first_call,
                 links: first_link..first_link,
-                ..Item::new_empty()
+                ..Item::default()
             },
             tag,
             first_block: self.found.blocks.len() as u32,

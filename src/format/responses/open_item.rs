@@ -27,7 +27,7 @@ pub(super) fn make_outside(author: Author, text: JsonString) -> Item {
         place: ItemPlace::Outside,
         author,
         content: Content::Text(text),
-        ..Item::new_empty()
+        ..Item::default()
     }
 }
 

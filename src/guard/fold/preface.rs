@@ -4,7 +4,7 @@ use crate::{
     config::profile::Acceptance,
     conversation::{Author, Content, NewItems, edit::Edits, units::UnitKind},
     guard::{
-        grammar::{lint::OutlineItem, message_order::MessageOrder},
+        grammar::{message_order::MessageOrder, outline::OutlineItem},
         request::view::RequestView,
     },
     json::text,

@@ -37,10 +37,10 @@ use crate::{
         },
         inject::placed_injections::{InjectedWeight, with_injected},
         order::{ORDER, RequestCut},
-        request::{measured_request::MeasuredRequest, view::RequestView},
+        request::{estimate::sum_tokens, measured_request::MeasuredRequest, view::RequestView},
         shrink::{
             clear::{self as clearing, Clearing},
-            cuts::{MessageCuts, sum_tokens},
+            cuts::MessageCuts,
             priority::removable_texts::{RemovableText, RemovableTexts},
         },
     },
@@ -164,7 +164,7 @@ pub(in crate::guard) fn count_added_tokens(
         return 0;
     }
     let fresh = units::first_new_message(view.units, recall.messages);
-    with_injected(sum_tokens(&cuts.results.tokens[fresh..]), injected.fresh)
+    with_injected(sum_tokens(&cuts.messages.tokens[fresh..]), injected.fresh)
 }
 
 impl Replay<'_> {

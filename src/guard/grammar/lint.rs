@@ -14,42 +14,11 @@ pub(in crate::guard) use self::pairing::has_paired_calls;
 use crate::{
     config::profile::{Acceptance, Profile},
     conversation::{Author, Conversation},
-    guard::grammar::running_turn,
+    guard::grammar::{
+        outline::{OutlineItem, list_client_items},
+        running_turn,
+    },
 };
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OutlineItem {
-    /// A message of the conversation, by its index.
-    Client(usize),
-    /// A message of the conversation, with the number of calls injected into it.
-    ClientWithCalls(usize, u32),
-    /// An injected message without calls.
-    Injected(Author),
-    /// An injected assistant message, with the number of its calls.
-    InjectedAssistant(u32),
-    /// An injected result of an injected call.
-    InjectedResult,
-}
-
-impl OutlineItem {
-    pub(in crate::guard) fn role(self, conversation: &Conversation) -> Author {
-        match self {
-            Self::Client(at) | Self::ClientWithCalls(at, _) => conversation.items[at].author,
-            Self::Injected(role) => role,
-            Self::InjectedAssistant(_) => Author::Model,
-            Self::InjectedResult => Author::Tool,
-        }
-    }
-
-    fn is_bound(self, conversation: &Conversation) -> bool {
-        match self {
-            Self::Client(at) => conversation.items[at].is_bound,
-            // A prompt that stands as a system message.
-            Self::Injected(author) => author.is_system(),
-            _ => false,
-        }
-    }
-}
 
 /// The rules of conversations, as providers word them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,7 +142,7 @@ pub(in crate::guard) fn find_new_faults(
     items: &[OutlineItem],
     profile: &Profile,
 ) -> BrokenRules {
-    let before = pairing::list_client_items(conversation);
+    let before = list_client_items(conversation);
     let (before, known) = check_outline(conversation, &before, profile);
     let (now, found) = check_outline(conversation, items, profile);
     let mut broken = now.excess_over(before);

@@ -7,7 +7,7 @@
 
 use crate::{
     conversation::{Author, Conversation, edit::Edits},
-    guard::grammar::lint::OutlineItem,
+    guard::grammar::outline::OutlineItem,
 };
 
 /// The messages of the edited conversation.
@@ -116,8 +116,8 @@ impl OrderInMaking<'_> {
         }
     }
 
-    /// The first waiting message that stands between the same messages as in the client's list: it stays there, also
-    /// where no rule known here allows it.
+    /// The first waiting message that stands between the same messages as in the client's list. It stays there, even if no
+    /// rule known here allows it.
     fn find_untouched(&self, next: Option<OutlineItem>) -> usize {
         let Some(OutlineItem::Client(before)) = self.last else {
             return self.waiting.len();

@@ -2,6 +2,7 @@
 
 pub mod lint;
 pub(in crate::guard) mod message_order;
+pub(in crate::guard) mod outline;
 pub(in crate::guard) mod prompt_placement;
 pub(in crate::guard) mod role_alternation;
 pub mod running_turn;

@@ -20,8 +20,8 @@ use crate::{
 /// the assistant, so a user message may follow them. A single user message alternates: nothing has shown yet that the
 /// provider accepts anything else.
 ///
-/// Nothing follows from it in a format whose entries need not alternate, nor where an answer has
-/// entries that no such template knows: there it is false.
+/// It is false in a format whose entries need not alternate, and if an answer has entries that no such template knows:
+/// nothing follows for the provider there.
 pub(in crate::guard) fn has_alternating_roles(conversation: &Conversation, count: usize) -> bool {
     if !conversation.format.rules().may_alternate {
         return false;

@@ -7,7 +7,7 @@ use crate::{
     config::profile::{PastReasoning, Profile},
     conversation::{Author, BlockKind, Conversation, Item},
     guard::{
-        grammar::lint::OutlineItem,
+        grammar::outline::OutlineItem,
         request::{epoch::count_places, view::RequestView},
     },
 };

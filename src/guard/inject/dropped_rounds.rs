@@ -4,7 +4,7 @@
 use crate::{
     conversation::Format,
     guard::inject::{
-        injected_turns::digest_repeatable_blocks,
+        echo::digest_repeatable_blocks,
         injections::{InjectedMessage, InjectionContent, InjectionRecord},
     },
 };
@@ -54,16 +54,16 @@ pub fn drop_record(format: Format, record: &InjectionRecord) -> Option<Injection
     what.map(|what| InjectionRecord { place, what })
 }
 
-/// Whether something is kept of record `at` of `count`, although its message is left out. A later cut may be found anew,
-/// or without the course, so that the message comes back: in Messages and Responses its reasoning is refused then beside
-/// what the client never got, or without the call that followed it. Of the newest records alone, so that states stay small.
+/// Whether something is kept of record `at` of `count`, although its message is left out. The message may come back, if a
+/// later request finds other cuts or has no course. In Messages and Responses its reasoning is then refused beside what the
+/// client never got, or without the call that followed it. Only the newest records are kept, so that states stay small.
 pub const fn may_return(format: Format, at: usize, count: usize) -> bool {
     format.rules().reasoning.needs_neighbours() && at + MAX_RETURNING >= count
 }
 
-/// What stays of the records where none of their rounds is sent: after the end of their course, or without recovery's
-/// additions. `boundary`: the first message that is kept, counted without system messages; of records before it stays what
-/// [`may_return`].
+/// What stays of the records if none of their rounds is sent: after the end of their course, or without recovery's
+/// additions. `boundary`: the first message that is kept, counted without system messages. Of records before it only those
+/// stay that [`may_return`].
 pub fn end_records(
     format: Format,
     records: &[InjectionRecord],
@@ -79,8 +79,8 @@ pub fn end_records(
     kept
 }
 
-/// What [`drop_record`] leaves of a record behind those that are `kept`. Texts go with the blocks between them, and stay
-/// where a round has texts alone.
+/// What [`drop_record`] leaves of a record behind those that are `kept`. The text of a round stays if something else of the
+/// round is kept.
 pub fn drop_record_after(
     format: Format,
     record: &InjectionRecord,

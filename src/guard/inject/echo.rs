@@ -11,15 +11,16 @@ mod repeated_blocks;
 use std::borrow::Cow;
 
 use self::echoed_answer::{EchoCut, EchoedAnswer, SpokenBefore};
-pub(in crate::guard) use self::repeated_blocks::{RepeatedBlocks, may_repeat};
+pub(in crate::guard) use self::repeated_blocks::{RepeatedBlocks, digest_repeatable_blocks};
 use crate::{
-    conversation::{Conversation, HiddenPlaces, Item, edit::Edits},
+    conversation::{
+        Conversation, Format, HiddenPlaces, Item,
+        edit::Edits,
+        units::{self, UnitKind},
+    },
     guard::{
-        inject::{
-            injected_turns,
-            injections::{InjectedCall, InjectionContent},
-        },
-        request::estimate::Weights,
+        inject::injections::{InjectedCall, InjectionContent},
+        request::estimate::{self, Weights},
     },
     json::text,
 };
@@ -44,8 +45,8 @@ pub(in crate::guard) struct Echo {
     pub(in crate::guard) drops_ids: bool,
 }
 
-/// Puts the records of an answer into message `at`. `before`: where rounds stand before the answer, the digests of
-/// their blocks; only then is anything of theirs removed from it. `drops_reasoning`: all other reasoning goes too.
+/// Puts the records of an answer into message `at`. `before`: the digests of the blocks of the rounds before the answer;
+/// `None` if no rounds stand there, so that nothing of theirs is removed. `drops_reasoning`: all other reasoning goes too.
 pub(in crate::guard) fn edit_echo(
     conversation: &Conversation,
     at: usize,
@@ -134,6 +135,29 @@ fn lists_calls(conversation: &Conversation, message: &Item, client_calls: u32) -
     same && calls.iter().all(|call| call.listed)
 }
 
+/// Raw tokens of injected calls with their results; `None` where they do not pair.
+fn weigh_step(
+    format: Format,
+    calls: &[InjectedCall],
+    results: &[Box<str>],
+    weights: &Weights,
+) -> Option<u32> {
+    let call_texts: Vec<&str> = calls.iter().map(|call| &*call.json).collect();
+    let call_item = format.calls_item(&call_texts);
+    let mut items = vec![&*call_item];
+    items.extend(results.iter().map(|result| &**result));
+    let indexed = format.index_items(&items)?;
+    let units = units::split_units(&indexed);
+    let is_step =
+        matches!(&units[..], [unit] if unit.kind == UnitKind::Step && unit.is_removable());
+    if !is_step || indexed.calls.len() != calls.len() || results.len() != calls.len() {
+        return None;
+    }
+    Some(estimate::sum_tokens(estimate::estimate_messages(
+        &indexed, weights,
+    )))
+}
+
 impl Echo {
     /// Puts calls between the client's of message `at`, of which some blocks are `removed`, and their results after it.
     /// Returns false where calls and results do not pair.
@@ -147,8 +171,7 @@ impl Echo {
         weights: &Weights,
     ) -> bool {
         let conversation = removed.conversation;
-        let Some(tokens) = injected_turns::weigh_step(conversation.format, calls, results, weights)
-        else {
+        let Some(tokens) = weigh_step(conversation.format, calls, results, weights) else {
             return false;
         };
         let message = &conversation.items[at];

@@ -6,7 +6,7 @@ use crate::{
     conversation::{Author, NewItems, edit::Edits},
     guard::{
         grammar::{
-            lint::OutlineItem,
+            outline::OutlineItem,
             prompt_placement::{self, LABEL, PromptPlacement},
         },
         inject::{
@@ -58,8 +58,6 @@ pub(in crate::guard) struct Gap<'a> {
     /// The author of the last injected message; `None` before any.
     last: Option<Author>,
     pub(in crate::guard) between: GapContents,
-    /// Rounds are put back without their reasoning.
-    pub(in crate::guard) drops_reasoning: bool,
 }
 
 impl<'a> Gap<'a> {
@@ -75,18 +73,22 @@ impl<'a> Gap<'a> {
             next: answer.map(|answer| view.item(answer).author),
             last: None,
             between: GapContents::default(),
-            drops_reasoning: false,
         }
     }
 
-    /// Adds a prompt, tools or a turn. Returns whether it can stand here: only after a user message or a tool result.
-    pub(in crate::guard) fn add_content(&mut self, what: &InjectionContent) -> bool {
+    /// Adds a prompt, tools or a turn, which `drops_reasoning` if its own is stale. Returns whether it can stand here: only
+    /// after a user message or a tool result.
+    pub(in crate::guard) fn add_content(
+        &mut self,
+        what: &InjectionContent,
+        drops_reasoning: bool,
+    ) -> bool {
         let before = self.view.item(self.before).author;
         let (conversation, profile) = (self.view.conversation, self.view.policy.profile);
         match what {
             InjectionContent::Round(messages) if before == Author::User || before.is_tool() => {
                 !prompt_placement::is_server_at_work(conversation, self.before)
-                    && self.add_turn(messages)
+                    && self.add_turn(messages, drops_reasoning)
             }
             InjectionContent::Prompt(text) => {
                 prompt_placement::find_prompt_placement(conversation, self.before, profile)
@@ -155,13 +157,13 @@ impl<'a> Gap<'a> {
         true
     }
 
-    fn add_turn(&mut self, messages: &[InjectedMessage]) -> bool {
+    fn add_turn(&mut self, messages: &[InjectedMessage], drops_reasoning: bool) -> bool {
         let format = self.view.conversation.format;
         let Some(mut turn) = injected_turns::parse_turn(messages, self.view) else {
             return false;
         };
         let mut json: Vec<Cow<'_, str>> = messages.iter().map(|it| (&*it.json).into()).collect();
-        if self.drops_reasoning {
+        if drops_reasoning {
             let left = json.iter_mut().zip(messages);
             for (json, _) in left.filter(|(_, message)| message.by.is_model()) {
                 *json = format.without_reasoning(json).into_owned().into();

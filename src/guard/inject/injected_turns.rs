@@ -2,21 +2,14 @@
 //! turns are put back.
 
 use crate::{
-    config::profile::PROFILES,
-    conversation::{
-        Author, Conversation, Format,
-        units::{self, UnitKind},
-    },
+    conversation::Author,
     guard::{
-        grammar::lint::{self, OutlineItem},
+        grammar::{lint, outline::OutlineItem},
         inject::{
             echo,
-            injections::{InjectedAuthor, InjectedCall, InjectedMessage},
+            injections::{InjectedAuthor, InjectedMessage},
         },
-        request::{
-            estimate::{self, Weights},
-            view::RequestView,
-        },
+        request::{estimate, view::RequestView},
     },
 };
 
@@ -45,7 +38,7 @@ pub(in crate::guard) fn parse_turn(
         items: Vec::with_capacity(recorded.len()),
         tokens: 0,
         reasoning_tokens: 0,
-        blocks: digest_repeatable_blocks(&indexed).collect(),
+        blocks: echo::digest_repeatable_blocks(&indexed).collect(),
     };
     for (message, recorded) in indexed.items.iter().zip(recorded) {
         let item = match recorded.by {
@@ -60,49 +53,11 @@ pub(in crate::guard) fn parse_turn(
             return None;
         }
         turn.items.push(item);
-        let tokens =
-            estimate::estimate_message(&indexed, message, &message.sizes, &weights, profile);
+        let tokens = estimate::estimate_message(&indexed, message, &message.sizes, &weights);
         turn.tokens = turn.tokens.saturating_add(tokens);
         let reasoning = estimate::estimate_reasoning(&indexed, message, &weights);
         let reasoning = reasoning.unwrap_or(0);
         turn.reasoning_tokens = turn.reasoning_tokens.saturating_add(reasoning);
     }
     (!recorded.is_empty()).then_some(turn)
-}
-
-/// Digests of the blocks in the answers of a turn that the client got too.
-pub(in crate::guard) fn digest_repeatable_blocks(
-    turn: &Conversation,
-) -> impl Iterator<Item = u128> {
-    let answers = turn.items.iter();
-    let answers = answers.filter(|message| message.author == Author::Model);
-    let blocks = answers.flat_map(|message| turn.blocks_of(message));
-    let blocks = blocks.filter(|block| echo::may_repeat(block));
-    blocks.map(|block| turn.digest_block(block))
-}
-
-/// Raw tokens of injected calls with their results; `None` where they do not pair.
-pub(in crate::guard) fn weigh_step(
-    format: Format,
-    calls: &[InjectedCall],
-    results: &[Box<str>],
-    weights: &Weights,
-) -> Option<u32> {
-    let call_texts: Vec<&str> = calls.iter().map(|call| &*call.json).collect();
-    let call_item = format.calls_item(&call_texts);
-    let mut items = vec![&*call_item];
-    items.extend(results.iter().map(|result| &**result));
-    let indexed = format.index_items(&items)?;
-    let units = units::split_units(&indexed);
-    let is_step =
-        matches!(&units[..], [unit] if unit.kind == UnitKind::Step && unit.is_removable());
-    if !is_step || indexed.calls.len() != calls.len() || results.len() != calls.len() {
-        return None;
-    }
-    // Profiles differ in the tokens of media, and there are no media here.
-    let profile = PROFILES.first()?;
-    let tokens = indexed.items.iter().map(|message| {
-        estimate::estimate_message(&indexed, message, &message.sizes, weights, profile)
-    });
-    Some(tokens.fold(0, u32::saturating_add))
 }

@@ -72,9 +72,7 @@ impl InjectionContent {
             Self::Prompt(_) | Self::Round(_) | Self::DroppedRound { .. } | Self::Tools { .. }
         )
     }
-}
 
-impl InjectionContent {
     /// Whether it is a round, sent or not.
     pub(in crate::guard) const fn is_round(&self) -> bool {
         matches!(self, Self::Round(_) | Self::DroppedRound { .. })

@@ -17,7 +17,7 @@ pub(in crate::guard) use self::injected_weight::{InjectedGap, InjectedWeight, wi
 use crate::{
     conversation::{Author, ItemPlace, edit::Edits, units},
     guard::{
-        grammar::{lint::OutlineItem, message_order::MessageOrder, prompt_placement},
+        grammar::{message_order::MessageOrder, outline::OutlineItem, prompt_placement},
         inject::{
             echo::{self, Echo, RepeatedBlocks},
             gap::{Gap, GapContents},
@@ -157,8 +157,8 @@ impl<'a> PlacedInjections<'a> {
                 }
                 let round = rounds;
                 rounds += u32::from(matches!(record, InjectionContent::Round(_)));
-                gap.drops_reasoning = view.leaves_out(Epoch { place, round }, epoch);
-                let added = apart && gap.add_content(record);
+                let drops_reasoning = view.leaves_out(Epoch { place, round }, epoch);
+                let added = apart && gap.add_content(record, drops_reasoning);
                 gap.between.left_out += usize::from(!added);
                 between_digests.extend(added.then(|| record.digest()));
             }
@@ -276,26 +276,36 @@ impl<'a> PlacedInjections<'a> {
         // Edits at one place keep this order.
         order.insert_moved(self.view.conversation, edits);
         edits.merge(turns);
-        if after.is_empty() && removed.is_empty() {
-            return InsertedRecords {
-                outline: order.outline,
-                records_left_out: left_out,
-                reasoning_left_out,
-            };
+        InsertedRecords {
+            outline: self.outline_with_records(order.outline, after, &calls, &removed),
+            records_left_out: left_out,
+            reasoning_left_out,
         }
-        let mut with_records = Vec::with_capacity(order.outline.len() + after.len());
+    }
+
+    /// The outline with what stands `after` messages and the number of injected `calls` in answers, without what is
+    /// `removed`.
+    fn outline_with_records(
+        &self,
+        outline: Vec<OutlineItem>,
+        mut after: BTreeMap<usize, OutlineAfter>,
+        calls: &BTreeMap<usize, u32>,
+        removed: &BTreeSet<usize>,
+    ) -> Vec<OutlineItem> {
+        if after.is_empty() && removed.is_empty() {
+            return outline;
+        }
+        let mut with_records = Vec::with_capacity(outline.len() + after.len());
         let mut open = OutlineAfter::default();
-        for item in order.outline {
-            if let OutlineItem::Client(at) = item {
-                with_records.append(&mut open.direct);
-                if !self.view.item(at).author.is_system() {
-                    with_records.append(&mut open.behind_system);
-                }
-            }
+        for item in outline {
             let OutlineItem::Client(at) = item else {
                 with_records.push(item);
                 continue;
             };
+            with_records.append(&mut open.direct);
+            if !self.view.item(at).author.is_system() {
+                with_records.append(&mut open.behind_system);
+            }
             if !removed.contains(&at) {
                 with_records.push(match calls.get(&at) {
                     Some(&calls) if calls > 0 => OutlineItem::ClientWithCalls(at, calls),
@@ -308,11 +318,7 @@ impl<'a> PlacedInjections<'a> {
         }
         with_records.extend(open.direct);
         with_records.extend(open.behind_system);
-        InsertedRecords {
-            outline: with_records,
-            records_left_out: left_out,
-            reasoning_left_out,
-        }
+        with_records
     }
 
     /// The edits of the echoed answer at a place. `stands`: the rounds before the answer go out.

@@ -10,7 +10,7 @@ use crate::{
             replay::ReplayedConversation,
             sent_history::SentChanges,
         },
-        grammar::lint::{self, OutlineItem},
+        grammar::{lint, outline::OutlineItem},
         inject::placed_injections::PlacedInjections,
         plan::report::{FoldReport, Plan, Report, StandBackReason},
         request::{
@@ -32,9 +32,9 @@ pub(in crate::guard) fn assemble_plan(
     injected: &PlacedInjections<'_>,
     recall: &Recall,
 ) -> Plan {
-    let (texts, results) = (&fit.replay.cuts.texts, &fit.replay.cuts.results);
+    let (texts, messages) = (&fit.replay.cuts.texts, &fit.replay.cuts.messages);
     let mut edits = folding.edits;
-    let mut kept = vec![false; results.tokens.len()];
+    let mut kept = vec![false; messages.tokens.len()];
     for item in &folding.order.outline {
         if let OutlineItem::Client(at) = *item {
             kept[at] = true;
@@ -60,7 +60,7 @@ pub(in crate::guard) fn assemble_plan(
     let cleared = collect_cleared(view, fit, &kept, &recall.memory, &mut edits);
     let cleared_messages = cleared.as_ref().map_or(&[][..], |it| &it.messages);
     let sent = |at: usize| kept[at] && cleared_messages.binary_search(&at).is_err();
-    let truncated = results.collect_edits(sent, fresh, &mut edits);
+    let truncated = messages.collect_edits(sent, fresh, &mut edits);
     let is_cut =
         !truncated.is_empty() || cleared.is_some() || folding.messages > 0 || folding.prefaced;
     memory.names_ids = is_cut.then_some(view.names_ids);
@@ -85,14 +85,17 @@ pub(in crate::guard) fn assemble_plan(
     let raw_after = fit.replay.sent_tokens(&fit.state, ledger);
     let (stale, counted) = fit.replay.stale_tokens(&fit.state, epoch);
     let raw_after = raw_after.saturating_sub(counted);
-    let mut sent = measure_sent(view, measured, cleared.as_ref(), &kept, &results.tokens);
+    let mut sent = measure_sent(view, measured, cleared.as_ref(), &kept, &messages.tokens);
     sent.history = sent.history.saturating_sub(stale);
     let raw_after = raw_after.saturating_sub(injected.unsent_tokens(&kept, is_cut));
     let answer_cap = measured.budgets.fit_answer_cap(raw_after, fit.added);
     if let Some(cap) = answer_cap.filter(|cap| cap.is_lowered()) {
         view.conversation.lower_answer_caps(cap.sent, &mut edits);
     }
-    let removed = kept.iter().zip(&results.tokens).filter(|(kept, _)| !**kept);
+    let removed = kept
+        .iter()
+        .zip(&messages.tokens)
+        .filter(|(kept, _)| !**kept);
     let removed = removed.fold(0u32, |sum, (_, tokens)| sum.saturating_add(*tokens));
     let course = recall.injections.course.as_ref();
     let course = course.filter(|_| folding.prefaced);
@@ -198,8 +201,8 @@ fn collect_cleared(
     let units = units.filter(|it| *it.1);
     let messages = units.flat_map(|(unit, _)| unit.messages.clone());
     let messages = messages.filter(|&at| kept[at]);
-    let (clearing, results) = (&fit.replay.clearing, &fit.replay.cuts.results);
-    let cleared = clearing.collect_edits(messages, results, edits);
+    let (clearing, shortened) = (&fit.replay.clearing, &fit.replay.cuts.messages);
+    let cleared = clearing.collect_edits(messages, shortened, edits);
     // What was cleared for another window was cleared elsewhere.
     let before = before.cut.as_ref().filter(|_| fit.basis == before.basis);
     let was_cleared = |at: usize| {

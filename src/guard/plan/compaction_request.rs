@@ -7,8 +7,8 @@ use crate::guard::{
         replay,
     },
     inject::{injections::Injections, placed_injections::InjectedWeight},
-    request::{measured_request::MeasuredRequest, view::RequestView},
-    shrink::cuts::{MessageCuts, sum_tokens},
+    request::{estimate::sum_tokens, measured_request::MeasuredRequest, view::RequestView},
+    shrink::cuts::MessageCuts,
 };
 
 /// What is remembered, without cuts and without what the proxy adds. The caller has left only records that take text out
@@ -40,9 +40,9 @@ pub(in crate::guard) fn fit_results(
     let added = replay::count_added_tokens(view, cuts, weight, recall);
     let budget = measured.budgets.current_budget().uncut_tokens();
     let most = recall.calibration.to_raw_tokens(budget, added);
-    let results = &mut cuts.results;
-    let sent = sum_tokens(&results.tokens).saturating_add(measured.shares.tools);
+    let messages = &mut cuts.messages;
+    let sent = sum_tokens(&messages.tokens).saturating_add(measured.shares.tools);
     if sent > most {
-        results.tighten_results(0..results.tokens.len(), sent - most);
+        messages.tighten_results(0..messages.tokens.len(), sent - most);
     }
 }

@@ -40,7 +40,7 @@ fn view_with_cuts<'a>(
         names_ids: false,
         scale: TokenScale::default(),
     };
-    let tokens = estimate::estimate_messages(conversation, policy);
+    let tokens = estimate::estimate_messages(conversation, &policy.token_weights());
     (view, MessageCuts::cut_messages(view, tokens, None, limits))
 }
 
@@ -106,7 +106,7 @@ pub fn weigh_before(
     let preface = memory.boundary().max(base.boundary);
     let preface = preface.map_or(0, |_| view.token_weights().count_plain_tokens(&base.text));
     let weigh = |at: usize| match cut.cleared[at] {
-        true => clearing.weigh(&units[at], &cuts.results),
+        true => clearing.weigh(&units[at], &cuts.messages),
         false => cuts.weigh_unit(&units[at]),
     };
     part.fold(preface, |sum, at| sum.saturating_add(weigh(at)))

@@ -22,7 +22,7 @@ use crate::{
             measured_request::MeasuredRequest,
             policy::Policy,
         },
-        shrink::{clear::Cleared, priority::ShortenedText, results::TruncationReport},
+        shrink::{clear::Cleared, priority::ShortenedText, shortened_messages::TruncationReport},
     },
 };
 

@@ -14,7 +14,7 @@ use crate::{
             report::{Plan, Report, StandBackReason},
         },
         request::{budget, measured_request::MeasuredRequest, policy::Policy, view::RequestView},
-        shrink::{cuts::MessageCuts, results::ToolResults},
+        shrink::{cuts::MessageCuts, shortened_messages::ShortenedMessages},
     },
 };
 
@@ -123,7 +123,7 @@ fn plan_managed_history(
     reason: StandBackReason,
     recall: &Recall,
 ) -> Plan {
-    let mut results = ToolResults::new(view, measured.tokens.clone());
+    let mut results = ShortenedMessages::new(view, measured.tokens.clone());
     results.truncate_long_results();
     let mut plan = measured.stand_back(reason, recall);
     let fresh = units::first_new_message(view.units, recall.messages);

@@ -15,7 +15,7 @@ use crate::{
             epoch::Epoch,
             measured_request::MeasuredRequest,
         },
-        shrink::{clear::Cleared, priority::PriorityReport, results::TruncationReport},
+        shrink::{clear::Cleared, priority::PriorityReport, shortened_messages::TruncationReport},
     },
 };
 

@@ -21,11 +21,11 @@ use crate::{
     },
 };
 
-/// No cap is lowered below this or the default reserve, whichever is less: an answer may be longer than all before
-/// it. A thinking budget comes on top. Tokens.
+/// No cap is lowered below this or the default reserve, whichever is less, since an answer may be longer than all before
+/// it; tokens. A thinking budget is added to it.
 const LEAST_CAP: u32 = 1_024;
-/// Beside prompt and lowered cap, one part in so many of the prompt's room stays free: fewer where a provider has
-/// counted the session's tokens, more where the estimate is a guess.
+/// The part of the prompt's room, one in so many, that stays free beside a lowered cap: less if a provider has counted
+/// the session's tokens, more if they are only estimated.
 const MARGIN_COUNTED: u32 = 32;
 const MARGIN_GUESSED: u32 = 8;
 
@@ -55,15 +55,11 @@ impl AnswerCap {
 /// The budgets of the requests of a session, from the first to the current one.
 pub(in crate::guard) struct SessionBudgets<'a> {
     policy: &'a Policy<'a>,
-    calibration: Calibration,
+    past: PastAnswers,
     /// The budget beside the cap as asked.
     as_asked: Budget,
     /// The request says how long its answer may be, or answers are counted apart.
     is_asked: bool,
-    /// Completion tokens of the largest answer so far, as reported.
-    largest_reported: u32,
-    was_refused: bool,
-    ignores_budget: bool,
     cap: Option<LowerableCap>,
     /// Raw tokens of the largest assistant message up to each message.
     largest_answers: Vec<u32>,
@@ -109,16 +105,13 @@ impl<'a> SessionBudgets<'a> {
         });
         Self {
             policy,
-            calibration: past.calibration,
+            past: *past,
             as_asked: budget::compute_request_budget(conversation, policy),
             is_asked: match policy.profile.answer_room {
                 AnswerRoom::Checked => conversation.max_answer_tokens().is_some(),
                 AnswerRoom::Shared => false,
                 AnswerRoom::Apart => true,
             },
-            largest_reported: past.history.largest,
-            was_refused: past.was_refused,
-            ignores_budget: past.ignores_budget,
             largest_answers: largest_so_far.collect(),
             cap,
         }
@@ -135,7 +128,7 @@ impl<'a> SessionBudgets<'a> {
             Some(_) => budget::budget_with_reserve(self.expected_cap(end), self.policy),
             None if self.is_asked => self.as_asked,
             None => {
-                let largest = self.largest_answer(end).max(self.largest_reported);
+                let largest = self.largest_answer(end).max(self.past.history.largest);
                 budget::budget_with_reserve(self.learnt_reserve(largest), self.policy)
             }
         })
@@ -143,7 +136,7 @@ impl<'a> SessionBudgets<'a> {
 
     const fn open_if_ignored(&self, budget: Budget) -> Budget {
         Budget {
-            is_open: budget.is_open || self.ignores_budget,
+            is_open: budget.is_open || self.past.ignores_budget,
             ..budget
         }
     }
@@ -153,7 +146,7 @@ impl<'a> SessionBudgets<'a> {
         let said = end
             .checked_sub(1)
             .and_then(|last| self.largest_answers.get(last));
-        (f64::from(said.copied().unwrap_or(0)) * self.calibration.slope()) as u32
+        (f64::from(said.copied().unwrap_or(0)) * self.past.calibration.slope()) as u32
     }
 
     /// The budget that clearing goes by: the same for all requests of a session, however long its answers are.
@@ -189,12 +182,13 @@ impl<'a> SessionBudgets<'a> {
     /// `None` without a lowerable cap.
     pub(in crate::guard) fn fit_answer_cap(&self, raw: u32, added: u32) -> Option<AnswerCap> {
         let LowerableCap { asked, least, .. } = self.cap?;
-        if !self.policy.cuts_by_window() && !self.was_refused {
+        let (calibration, was_refused) = (self.past.calibration, self.past.was_refused);
+        if !self.policy.cuts_by_window() && !was_refused {
             return Some(AnswerCap { asked, sent: asked });
         }
         let fits = |cap: u32, margin: u32| {
             let room = self.policy.window.saturating_sub(cap);
-            raw <= self.calibration.to_raw_tokens(room - room / margin, added)
+            raw <= calibration.to_raw_tokens(room - room / margin, added)
         };
         // With the margin of budgets, a second pass over a fitted request changes nothing.
         if fits(asked, budget::MARGIN) {
@@ -202,7 +196,7 @@ impl<'a> SessionBudgets<'a> {
         }
         let expected = self.expected_cap(self.largest_answers.len());
         let (lowest, margin) = if fits(expected, budget::MARGIN) {
-            match self.calibration.is_counted() {
+            match calibration.is_counted() {
                 true => (expected, MARGIN_COUNTED),
                 false => (expected, MARGIN_GUESSED),
             }
@@ -212,22 +206,19 @@ impl<'a> SessionBudgets<'a> {
         } else {
             // The estimate may be too high: the provider decides, and the calibration learns its count. Where it has
             // refused the request before, the smallest cap leaves most room.
-            let sent = if self.was_refused { least } else { expected };
+            let sent = if was_refused { least } else { expected };
             return Some(AnswerCap {
                 asked,
                 sent: sent.min(asked),
             });
         };
-        let (mut sent, mut beyond) = (lowest, asked);
-        while beyond - sent > 1 {
-            let middle = sent + (beyond - sent) / 2;
-            if fits(middle, margin) {
-                sent = middle;
-            } else {
-                beyond = middle;
-            }
-        }
-        Some(AnswerCap { asked, sent })
+        // `asked` does not fit, and is more than `lowest`.
+        let most = (asked - lowest - 1) as usize;
+        let more = estimate::find_last_fit(most, |more| fits(lowest + more as u32, margin));
+        Some(AnswerCap {
+            asked,
+            sent: lowest + more as u32,
+        })
     }
 }
 
@@ -237,7 +228,7 @@ pub fn session_budget(
     policy: &Policy<'_>,
     past: &PastAnswers,
 ) -> Budget {
-    let tokens = estimate::estimate_messages(conversation, policy);
+    let tokens = estimate::estimate_messages(conversation, &policy.token_weights());
     SessionBudgets::new(conversation, policy, past, &tokens).current_budget()
 }
 

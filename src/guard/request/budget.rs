@@ -106,7 +106,7 @@ pub(in crate::guard) fn measure_shares(
         ..TokenShares::default()
     };
     for (message, &tokens) in conversation.items.iter().zip(tokens) {
-        let media = estimate::estimate_media(conversation, message, &weights, policy.profile);
+        let media = estimate::estimate_media(conversation, message, &weights);
         let media = media.min(tokens);
         shares.images = shares.images.saturating_add(media);
         let share = match message.author {

@@ -15,10 +15,10 @@ pub use self::{
     images::estimate_media_block,
     weights::Weights,
 };
+use std::borrow::Borrow;
+
 use crate::{
-    config::profile::Profile,
     conversation::{Conversation, Item},
-    guard::request::policy::Policy,
     json::text::{self, TextSizes},
 };
 
@@ -28,7 +28,6 @@ pub fn estimate_message(
     message: &Item,
     sizes: &TextSizes,
     weights: &Weights,
-    profile: &Profile,
 ) -> u32 {
     if message.read_by_program && conversation.format.rules().hides_program_results {
         return weights.message_tokens();
@@ -38,7 +37,7 @@ pub fn estimate_message(
         .count_text_tokens(sizes)
         .saturating_add(weights.message_tokens())
         .saturating_add(calls)
-        .saturating_add(estimate_media(conversation, message, weights, profile))
+        .saturating_add(estimate_media(conversation, message, weights))
 }
 
 /// Raw tokens by which a message is lighter without its reasoning; `None` where it has none.
@@ -57,36 +56,24 @@ pub(in crate::guard) fn estimate_reasoning(
 /// Raw tokens of every message of a conversation as it came.
 pub(in crate::guard) fn estimate_messages(
     conversation: &Conversation,
-    policy: &Policy<'_>,
+    weights: &Weights,
 ) -> Vec<u32> {
-    let (weights, profile) = (policy.token_weights(), policy.profile);
     let messages = conversation.items.iter();
     messages
-        .map(|it| estimate_message(conversation, it, &it.sizes, &weights, profile))
+        .map(|it| estimate_message(conversation, it, &it.sizes, weights))
         .collect()
 }
 
 /// Raw tokens of a whole request as it came.
-pub fn estimate_request(conversation: &Conversation, weights: &Weights, profile: &Profile) -> u32 {
-    let messages = conversation.items.iter();
-    messages
-        .map(|it| estimate_message(conversation, it, &it.sizes, weights, profile))
-        .fold(
-            estimate_beside_messages(conversation, weights),
-            u32::saturating_add,
-        )
+pub fn estimate_request(conversation: &Conversation, weights: &Weights) -> u32 {
+    sum_tokens(estimate_messages(conversation, weights))
+        .saturating_add(estimate_beside_messages(conversation, weights))
 }
 
 /// Raw tokens of the media of a message.
-pub fn estimate_media(
-    conversation: &Conversation,
-    message: &Item,
-    weights: &Weights,
-    profile: &Profile,
-) -> u32 {
+pub fn estimate_media(conversation: &Conversation, message: &Item, weights: &Weights) -> u32 {
     let blocks = conversation.blocks_of(message).iter();
-    let tokens = blocks.map(|block| estimate_media_block(conversation, block, weights, profile));
-    tokens.fold(0, u32::saturating_add)
+    sum_tokens(blocks.map(|block| estimate_media_block(conversation, block, weights)))
 }
 
 /// Raw tokens of what the model reads beside the messages, such as tool schemas, and of what a request costs by
@@ -96,7 +83,13 @@ pub fn estimate_beside_messages(conversation: &Conversation, weights: &Weights) 
     let tokens = spans
         .map(|span| weights.count_tool_tokens(&text::measure_json(conversation.span_bytes(span))));
     let once = weights.request_tokens(conversation.lists_tools());
-    tokens.fold(once, u32::saturating_add)
+    sum_tokens(tokens).saturating_add(once)
+}
+
+/// The sum of raw tokens.
+pub(crate) fn sum_tokens(tokens: impl IntoIterator<Item: Borrow<u32>>) -> u32 {
+    let tokens = tokens.into_iter();
+    tokens.fold(0, |sum, it| sum.saturating_add(*it.borrow()))
 }
 
 /// The largest number up to `most` that `fits`, if 0 does and no number fits beyond one that does not. Any number

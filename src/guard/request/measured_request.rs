@@ -23,8 +23,9 @@ impl<'a> MeasuredRequest<'a> {
         policy: &'a Policy<'a>,
         past: &PastAnswers,
     ) -> Self {
-        let tokens = estimate::estimate_messages(conversation, policy);
-        let tools = estimate::estimate_beside_messages(conversation, &policy.token_weights());
+        let weights = policy.token_weights();
+        let tokens = estimate::estimate_messages(conversation, &weights);
+        let tools = estimate::estimate_beside_messages(conversation, &weights);
         Self {
             shares: budget::measure_shares(tools, conversation, policy, &tokens),
             budgets: SessionBudgets::new(conversation, policy, past, &tokens),

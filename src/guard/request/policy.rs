@@ -22,7 +22,7 @@ pub struct Policy<'a> {
 
 impl<'a> Policy<'a> {
     pub fn token_weights(&self) -> Weights {
-        Weights::new(self.tokens, self.settings.chars_per_token)
+        Weights::new(self.tokens, self.profile, self.settings.chars_per_token)
     }
 
     /// Whether a request is sent that may be too long by the error of an estimate: where the provider surely refuses

@@ -3,7 +3,7 @@
 use crate::{
     config::profile::PastReasoning,
     conversation::{
-        Conversation, Item,
+        Block, Conversation, Item,
         units::{self, Unit},
     },
     guard::request::{
@@ -61,7 +61,16 @@ impl<'a> RequestView<'a> {
 
     /// Raw tokens of item `at` with text of these sizes.
     pub(in crate::guard) fn weigh_item(self, at: usize, sizes: &TextSizes) -> u32 {
-        let (weights, profile) = (self.token_weights(), self.policy.profile);
-        estimate::estimate_message(self.conversation, self.item(at), sizes, &weights, profile)
+        estimate::estimate_message(
+            self.conversation,
+            self.item(at),
+            sizes,
+            &self.token_weights(),
+        )
+    }
+
+    /// Raw tokens of a medium.
+    pub(in crate::guard) fn weigh_media(self, block: &Block) -> u32 {
+        estimate::estimate_media_block(self.conversation, block, &self.token_weights())
     }
 }

@@ -24,11 +24,12 @@ use crate::{
     guard::{
         request::{
             budget::{self, MEDIUM_WINDOW},
+            estimate::sum_tokens,
             policy::Policy,
             recall_id::RecallId,
             view::RequestView,
         },
-        shrink::results::{ToolNames, ToolResults},
+        shrink::shortened_messages::{ShortenedMessages, ToolNames},
     },
 };
 
@@ -88,7 +89,7 @@ pub(in crate::guard) struct ClearedForm {
 }
 
 impl ClearedForm {
-    /// Raw tokens where the message has `tokens` now: without media alone, its text is what it is now.
+    /// Raw tokens of the cleared message, if it has `tokens` now. If only media go, its text weighs what it does now.
     const fn now(&self, tokens: u32) -> u32 {
         match self.keeps_text {
             false => self.tokens,
@@ -100,10 +101,10 @@ impl ClearedForm {
 /// What all messages would be.
 pub(in crate::guard) struct Clearing {
     forms: Vec<Option<ClearedForm>>,
-    /// For the request that ended at each unit, what is too new to be cleared; `None` where nothing is but what a cut
-    /// keeps.
+    /// For the request that ended at each unit, what is too new to be cleared; `None` if the settings neither keep recent
+    /// units nor clear early.
     recent: Option<Vec<RecentUnits>>,
-    /// The settings keep what is recent from cuts, too.
+    /// The settings keep recent units from deep cuts too.
     cuts_keep_recent: bool,
 }
 
@@ -114,18 +115,14 @@ impl Clearing {
         let mut names = ToolNames::default();
         let pinned = view.count_pinned();
         for (place, unit) in view.units.iter().enumerate() {
-            // Of what stays as a whole, only what is attached to the task gets shorter.
-            if unit.is_user() && (unit.stays || place < pinned) {
-                let at = unit.messages.start;
-                forms[at] = shorten_task(view, at, first[at]);
-                continue;
-            }
-            if unit.stays || place < pinned {
-                continue;
-            }
+            let is_pinned = unit.stays || place < pinned;
             for at in unit.messages.clone() {
-                let shrunk = shrink(view, at, first[at], &mut names);
-                forms[at] = shrunk
+                let form = match is_pinned {
+                    false => shrink(view, at, first[at], &mut names),
+                    // Of what stays as a whole, only what is attached to the task gets shorter.
+                    true => shorten_task(view, at),
+                };
+                forms[at] = form
                     .map(|form| ClearedForm {
                         saves: first[at].saturating_sub(form.tokens),
                         ..form
@@ -161,8 +158,12 @@ impl Clearing {
     }
 
     /// Whether a message is a result that becomes a placeholder.
-    pub(in crate::guard) fn is_cleared_result(&self, at: usize, results: &ToolResults<'_>) -> bool {
-        let form = self.form_of(at, results);
+    pub(in crate::guard) fn is_cleared_result(
+        &self,
+        at: usize,
+        messages: &ShortenedMessages<'_>,
+    ) -> bool {
+        let form = self.form_of(at, messages);
         form.is_some_and(|form| form.inputs == 0 && form.media == 0)
     }
 
@@ -173,36 +174,34 @@ impl Clearing {
         form.map(|form| &form.edits)
     }
 
-    /// What a message becomes; `None` where it stays as it is. Calls that were cut before stay so: cleared
-    /// from what the client sent, some of what is gone would come back.
-    fn form_of(&self, at: usize, results: &ToolResults<'_>) -> Option<&ClearedForm> {
+    /// What a message becomes; `None` if it stays as it is. Calls that were cut before are not cleared: the cleared form is
+    /// made of what the client sent, so some of what is gone would come back.
+    fn form_of(&self, at: usize, messages: &ShortenedMessages<'_>) -> Option<&ClearedForm> {
         self.forms[at]
             .as_ref()
-            .filter(|form| form.inputs == 0 || !results.has_cut_calls(at))
+            .filter(|form| form.inputs == 0 || !messages.has_cut_calls(at))
     }
 
     /// Raw tokens of what goes with a unit, cleared.
-    pub(in crate::guard) fn weigh(&self, unit: &Unit, results: &ToolResults<'_>) -> u32 {
-        let tokens = unit
-            .unbound_messages()
-            .map(|at| match self.form_of(at, results) {
-                Some(form) => form.now(results.tokens[at]),
-                None => results.tokens[at],
-            });
-        tokens.fold(0, u32::saturating_add)
+    pub(in crate::guard) fn weigh(&self, unit: &Unit, messages: &ShortenedMessages<'_>) -> u32 {
+        let tokens = unit.unbound_messages().map(|at| {
+            let now = messages.tokens[at];
+            self.form_of(at, messages).map_or(now, |form| form.now(now))
+        });
+        sum_tokens(tokens)
     }
 
     /// What is cleared of these messages, with its edits.
     pub(in crate::guard) fn collect_edits(
         &self,
-        messages: impl Iterator<Item = usize>,
-        results: &ToolResults<'_>,
+        places: impl Iterator<Item = usize>,
+        messages: &ShortenedMessages<'_>,
         edits: &mut Edits,
     ) -> Cleared {
-        let tokens = &results.tokens;
+        let tokens = &messages.tokens;
         let mut cleared = Cleared::default();
-        for at in messages {
-            let Some(form) = self.form_of(at, results) else {
+        for at in places {
+            let Some(form) = self.form_of(at, messages) else {
                 continue;
             };
             edits.merge(form.edits.clone());
@@ -258,14 +257,15 @@ fn shrink_user_message(view: RequestView<'_>, at: usize, tokens: u32) -> Option<
     })
 }
 
-/// The task with its attachments shortened; its words stay.
-fn shorten_task(view: RequestView<'_>, at: usize, tokens: u32) -> Option<ClearedForm> {
+/// The task with its attachments shortened; its words stay. `None` for any other message.
+fn shorten_task(view: RequestView<'_>, at: usize) -> Option<ClearedForm> {
+    if view.item(at).author != Author::User {
+        return None;
+    }
     let shortened = attachments::shorten_attachments(view, at, AttachmentLimit::of_task(view))?;
-    let saves = tokens.saturating_sub(shortened.tokens);
-    (saves >= LEAST_SAVED).then_some(ClearedForm {
+    Some(ClearedForm {
         edits: shortened.edits,
         tokens: shortened.tokens,
-        saves,
         media: shortened.count,
         ..ClearedForm::default()
     })
@@ -273,17 +273,14 @@ fn shorten_task(view: RequestView<'_>, at: usize, tokens: u32) -> Option<Cleared
 
 /// Raw tokens that a cut frees at least, where it changes what was sent before.
 pub(in crate::guard) fn least_freed(policy: &Policy<'_>) -> u32 {
-    least_share(policy, budget::default_budget(policy).tokens)
-}
-
-fn least_share(policy: &Policy<'_>, usual: u32) -> u32 {
     let usual_share = if policy.window <= MEDIUM_WINDOW {
         0.2
     } else {
         0.1
     };
     let share = policy.settings.clear.at_least.unwrap_or(usual_share);
-    ((f64::from(usual) * share) as u32).max(LEAST_SAVED)
+    let budget = budget::default_budget(policy).tokens;
+    ((f64::from(budget) * share) as u32).max(LEAST_SAVED)
 }
 
 /// Raw tokens of the smallest result that is cleared: clearing a smaller one saves hardly anything.
@@ -331,7 +328,7 @@ fn find_recent_units(view: RequestView<'_>, first: &[u32]) -> Option<Vec<RecentU
     ))
 }
 
-/// Whether a step is one of those that are counted: one that says more than a line.
+/// Whether a step counts as one of the newest: it has a result, or arguments, that could be cleared.
 fn is_large_step(view: RequestView<'_>, unit: &Unit, first: &[u32]) -> bool {
     let inputs = view.policy.settings.clear.inputs;
     let says = |at: usize| match view.item(at).author.is_tool() {

@@ -8,8 +8,10 @@ use crate::{
     guard::{
         inject::placed_injections::PlacedInjections,
         order::{MessageCut, ORDER},
-        request::view::RequestView,
-        shrink::{priority::NamedTexts, result_limits::KeyedLimit, results::ToolResults},
+        request::{estimate::sum_tokens, view::RequestView},
+        shrink::{
+            priority::NamedTexts, result_limits::KeyedLimit, shortened_messages::ShortenedMessages,
+        },
     },
 };
 
@@ -30,7 +32,7 @@ pub(in crate::guard) struct SessionLimits<'a> {
 pub(in crate::guard) struct MessageCuts<'a> {
     view: RequestView<'a>,
     pub(in crate::guard) texts: NamedTexts<'a>,
-    pub(in crate::guard) results: ToolResults<'a>,
+    pub(in crate::guard) messages: ShortenedMessages<'a>,
     /// Raw tokens of every message as bytes and settings alone leave it.
     pub(in crate::guard) settled_tokens: Vec<u32>,
 }
@@ -43,14 +45,14 @@ impl<'a> MessageCuts<'a> {
         injected: Option<&PlacedInjections<'_>>,
         limits: &SessionLimits<'_>,
     ) -> Self {
-        let mut results = ToolResults::new(view, tokens);
+        let mut messages = ShortenedMessages::new(view, tokens);
         if let Some(injected) = injected {
-            results.make_room(injected);
+            messages.make_room(injected);
         }
         let mut cuts = Self {
             view,
-            texts: NamedTexts::new(view, &results.tokens),
-            results,
+            texts: NamedTexts::new(view, &messages.tokens),
+            messages,
             settled_tokens: Vec::new(),
         };
         for &cut in ORDER.messages {
@@ -60,19 +62,19 @@ impl<'a> MessageCuts<'a> {
     }
 
     fn make_cut(&mut self, cut: MessageCut, limits: &SessionLimits<'_>) {
-        let tokens = &mut self.results.tokens;
+        let tokens = &mut self.messages.tokens;
         match cut {
             MessageCut::CapNamedTexts => self.texts.apply_caps(tokens),
             MessageCut::HoldSystemShare => self.texts.enforce_system_share(tokens),
             MessageCut::TruncateResults => {
-                self.results.truncate_long_results();
-                self.settled_tokens.clone_from(&self.results.tokens);
+                self.messages.truncate_long_results();
+                self.settled_tokens.clone_from(&self.messages.tokens);
             }
             MessageCut::RepeatLimits => self.repeat_limits(limits),
             MessageCut::TruncateNewResults => {
                 if let Some(chars) = limits.new_results {
                     let from = units::first_new_message(self.view.units, limits.sent);
-                    self.results.cut_nearly_full(from, chars);
+                    self.messages.cut_nearly_full(from, chars);
                 }
             }
         }
@@ -84,42 +86,40 @@ impl<'a> MessageCuts<'a> {
             return;
         }
         let known = limits.remembered.iter().rev().copied().collect();
-        self.results.apply_remembered(&known);
+        self.messages.apply_remembered(&known);
         if limits.leaves_out_texts {
             self.texts
-                .leave_out_remembered(&known, &mut self.results.tokens);
+                .leave_out_remembered(&known, &mut self.messages.tokens);
         }
     }
 
     /// What the session remembers of the cuts of kept messages.
     pub(in crate::guard) fn list_limits(&self, kept: &[bool]) -> Vec<KeyedLimit> {
         let texts = self.texts.limits_to_remember(kept);
-        self.results.limits_to_remember(kept).chain(texts).collect()
+        self.messages
+            .limits_to_remember(kept)
+            .chain(texts)
+            .collect()
     }
 
     /// Leaves an annotated text out because the prompt is over its budget; gives the raw tokens that this
     /// saved.
     pub(in crate::guard) fn leave_out_text(&mut self, text: usize) -> u32 {
-        self.texts.leave_out_text(text, &mut self.results.tokens)
+        self.texts.leave_out_text(text, &mut self.messages.tokens)
     }
 
     /// Raw tokens of what goes with a unit.
     pub(in crate::guard) fn weigh_unit(&self, unit: &Unit) -> u32 {
-        sum_tokens(&self.results.tokens[unit.unbound_messages()])
+        sum_tokens(&self.messages.tokens[unit.unbound_messages()])
     }
 
     /// Raw tokens of what stays where a unit goes.
     pub(in crate::guard) fn weigh_bound(&self, unit: &Unit) -> u32 {
-        sum_tokens(&self.results.tokens[unit.bound_messages()])
+        sum_tokens(&self.messages.tokens[unit.bound_messages()])
     }
 
     /// Raw tokens of messages once all annotated texts that may go have gone.
     pub(in crate::guard) fn weigh_least(&self, messages: Range<usize>) -> u32 {
-        self.texts.weigh_least(messages, &self.results.tokens)
+        self.texts.weigh_least(messages, &self.messages.tokens)
     }
-}
-
-/// The sum of raw tokens.
-pub(in crate::guard) fn sum_tokens(tokens: &[u32]) -> u32 {
-    tokens.iter().fold(0, |sum, it| sum.saturating_add(*it))
 }

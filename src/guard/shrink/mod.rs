@@ -4,4 +4,4 @@ pub(in crate::guard) mod clear;
 pub(in crate::guard) mod cuts;
 pub(in crate::guard) mod priority;
 pub(in crate::guard) mod result_limits;
-pub(in crate::guard) mod results;
+pub(in crate::guard) mod shortened_messages;

@@ -36,14 +36,18 @@ use self::{prompt_text::PromptText, removable_texts::RemovableText};
 use crate::{
     conversation::{Conversation, Priority, edit::Edits, units},
     guard::{
-        request::{budget, estimate::Weights, view::RequestView},
+        request::{
+            budget,
+            estimate::{Weights, sum_tokens},
+            view::RequestView,
+        },
         shrink::result_limits::{KeyedLimit, RememberedLimit},
         text::truncate::{
             TruncationMarker,
             text_cut::{self, TextReplacement},
         },
     },
-    json::text::{self, TextSizes},
+    json::text::TextSizes,
 };
 
 /// The texts with caps, priorities or a share, and their replacements. Methods take the raw tokens of each message and
@@ -179,7 +183,7 @@ impl<'a> NamedTexts<'a> {
     fn text_key(&self, text: usize) -> u128 {
         let text = &self.texts[text];
         let part = text.part.map_or(0, |part| part as u64 + 1);
-        let digest = text::digest_text(self.view.conversation.raw_bytes(text.text));
+        let digest = self.view.conversation.digest_text(text.text);
         let mut bytes = [0; 32];
         bytes[..16].copy_from_slice(&digest.to_le_bytes());
         bytes[16..20].copy_from_slice(&text.place.to_le_bytes());
@@ -191,7 +195,7 @@ impl<'a> NamedTexts<'a> {
     /// left out by now.
     pub(in crate::guard) fn weigh_least(&self, messages: Range<usize>, tokens: &[u32]) -> u32 {
         let least = messages.map(|at| self.weigh_message_least(at, tokens[at]));
-        least.fold(0, u32::saturating_add)
+        sum_tokens(least)
     }
 
     fn weigh_message_least(&self, at: usize, now: u32) -> u32 {
@@ -259,7 +263,7 @@ impl<'a> NamedTexts<'a> {
         });
         for text in texts {
             if let Some((_, replacement)) = &text.replacement {
-                let span = replacement.replaced_span(text.text);
+                let span = text.text.span.part(replacement.removed.clone());
                 edits.replace(span, replacement.text.clone());
             }
         }
@@ -269,9 +273,8 @@ impl<'a> NamedTexts<'a> {
 
 fn sum_system_tokens(conversation: &Conversation, tokens: &[u32]) -> u32 {
     let messages = conversation.items.iter().zip(tokens);
-    messages
-        .filter(|(message, _)| message.is_pinned_system())
-        .fold(0, |sum, (_, &tokens)| sum.saturating_add(tokens))
+    let system = messages.filter(|(message, _)| message.is_pinned_system());
+    sum_tokens(system.map(|(_, tokens)| tokens))
 }
 
 #[cfg(test)]

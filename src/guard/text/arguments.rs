@@ -6,20 +6,21 @@
 
 mod values;
 
+use std::ops::Range;
+
 use serde::de::IgnoredAny;
 
 pub(in crate::guard) use self::values::Keep;
 use self::values::{ArgumentValue, LongValue};
 use crate::{
     conversation::{Arguments, Conversation, edit::Edits},
-    guard::text::{decodable, truncate},
+    guard::text::truncate,
     json::{
         scan::Span,
         text::{self, TextSizes, TextWalk},
     },
 };
 
-#[derive(Default)]
 pub(in crate::guard) struct CutArguments {
     pub(in crate::guard) edits: Edits,
     /// The whole arguments as they came, and as they are cut.
@@ -41,20 +42,16 @@ pub(in crate::guard) fn cut_arguments(
     let needs_json = matches!(keep, Keep::Head { .. });
     let read = CallArguments::read(conversation, arguments)
         .filter(|read| !(needs_json && read.kind == ArgumentsKind::OtherText))?;
-    let mut cut = CutArguments::default();
-    let start = arguments.span().start as usize;
-    let (mut left, mut end) = (Vec::new(), 0);
-    for (span, marker) in read.list_cuts(keep) {
-        left.extend_from_slice(&raw[end..span.start as usize]);
-        left.extend_from_slice(marker.as_bytes());
-        end = span.end as usize;
-        let span = Span::new(start + span.start as usize, start + end);
-        cut.edits.replace(span, marker);
+    let mut edits = Edits::default();
+    for (removed, marker) in read.list_cuts(keep) {
+        edits.replace(arguments.span().part(removed), marker);
     }
-    left.extend_from_slice(&raw[end..]);
-    cut.removed = text::measure_text(raw);
-    cut.inserted = text::measure_text(&left);
-    (!cut.edits.is_empty()).then_some(cut)
+    let left = edits.apply_to_part(&conversation.body, arguments.span());
+    (!edits.is_empty()).then(|| CutArguments {
+        edits,
+        removed: text::measure_text(raw),
+        inserted: text::measure_text(&left),
+    })
 }
 
 pub(in crate::guard) struct CallArguments {
@@ -97,7 +94,7 @@ impl CallArguments {
     /// Reads a text of arguments as the body spells it. One that is not JSON is one value: a patch, or an object
     /// whose end is missing because the answer was cut off.
     fn from_raw(raw: &[u8]) -> Option<Self> {
-        if !decodable::is_decodable(raw) {
+        if !text::is_decodable(raw) {
             return None;
         }
         let (mut inner, mut offsets) = decode_with_offsets(raw);
@@ -124,8 +121,8 @@ impl CallArguments {
         self.value.collect_cuts(Keep::Ends(most), &mut Vec::new())
     }
 
-    /// The spans to replace, in the body's spelling of the arguments, and their markers.
-    fn list_cuts(&self, keep: Keep) -> Vec<(Span, String)> {
+    /// The bytes to replace, in the body's spelling of the arguments, and their markers.
+    fn list_cuts(&self, keep: Keep) -> Vec<(Range<usize>, String)> {
         let mut long_values = Vec::new();
         self.value.collect_cuts(keep, &mut long_values);
         let cuts = long_values.into_iter().map(|long| {
@@ -141,12 +138,12 @@ impl CallArguments {
                     (items.range(), marker)
                 }
             };
-            let start = self.offsets[removed.start] as usize;
-            let span = Span::new(start, self.offsets[removed.end] as usize);
-            match self.kind {
-                ArgumentsKind::TextOfJson => (span, text::escape_text(&marker)),
-                ArgumentsKind::OtherText | ArgumentsKind::Json => (span, marker),
-            }
+            let [start, end] = [removed.start, removed.end].map(|it| self.offsets[it] as usize);
+            let marker = match self.kind {
+                ArgumentsKind::TextOfJson => text::escape_text(&marker),
+                ArgumentsKind::OtherText | ArgumentsKind::Json => marker,
+            };
+            (start..end, marker)
         });
         cuts.collect()
     }
@@ -157,9 +154,8 @@ fn decode_with_offsets(raw: &[u8]) -> (Vec<u8>, Vec<u32>) {
     let mut inner = Vec::with_capacity(raw.len());
     let mut offsets = Vec::with_capacity(raw.len() + 1);
     for character in TextWalk::new(raw) {
-        let letter = char::from_u32(character.code).unwrap_or(char::REPLACEMENT_CHARACTER);
         let mut bytes = [0; 4];
-        let bytes = letter.encode_utf8(&mut bytes).as_bytes();
+        let bytes = character.to_char().encode_utf8(&mut bytes).as_bytes();
         inner.extend_from_slice(bytes);
         offsets.extend(bytes.iter().map(|_| character.at as u32));
     }
@@ -182,7 +178,7 @@ mod tests {
         let mut out = spelled.to_owned();
         cuts.sort_by_key(|(span, _)| std::cmp::Reverse(span.start));
         for (span, marker) in cuts {
-            out.replace_range(span.range(), &marker);
+            out.replace_range(span, &marker);
         }
         (count, out)
     }

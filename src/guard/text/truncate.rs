@@ -89,21 +89,49 @@ pub fn cut_result(
     }
     let mut total = 0;
     for piece in &texts {
-        let mut walk = TextWalk::new(conversation.raw_bytes(piece.text));
-        total += walk.by_ref().count();
-        if !walk.is_sound() {
-            return None;
-        }
+        total += text::count_chars(conversation.raw_bytes(piece.text))?;
     }
     let removed = find_cut_range(total, limit, marker.max_chars_with(id))?;
-    let texts = ResultTexts {
-        conversation,
-        texts: &texts,
-        total,
-        marker,
-        id,
+    let raws = texts.iter();
+    let raws = raws.map(|piece| conversation.raw_bytes(piece.text));
+    let removed = widen_to_lines(raws.flat_map(TextWalk::new), removed, total);
+    let marker = marker.format_marker(removed.len(), id);
+    let mut cut = ResultCut {
+        before: total,
+        ..ResultCut::default()
     };
-    let mut cut = texts.cut_chars(removed);
+    let mut start = 0;
+    let mut marked = false;
+    for piece in &texts {
+        let raw = conversation.raw_bytes(piece.text);
+        let end = start + TextWalk::new(raw).count();
+        let from = removed.start.clamp(start, end) - start;
+        let to = removed.end.clamp(start, end) - start;
+        start = end;
+        if from == to {
+            cut.sizes += text::measure_text(raw);
+            continue;
+        }
+        let (from, to) = (find_byte_offset(raw, from), find_byte_offset(raw, to));
+        let whole = from == 0 && to == raw.len();
+        // The part with the marker precedes it.
+        let part = piece.part.filter(|_| whole && marked);
+        if let Some(span) = part.and_then(|part| conversation.block_with_comma(part)) {
+            cut.edits.remove(span);
+            continue;
+        }
+        let replacement = match marked {
+            false => marker.as_str(),
+            true if whole => ELLIPSIS,
+            true => "",
+        };
+        marked = true;
+        let span = piece.text.span.part(from..to);
+        cut.edits.replace(span, replacement.to_owned());
+        let left = [&raw[..from], replacement.as_bytes(), &raw[to..]];
+        cut.sizes += text::measure_text(&left.concat());
+    }
+    cut.after = cut.sizes.total_chars();
     cut.sizes += kept;
     Some(cut)
 }
@@ -148,67 +176,6 @@ fn collect_texts(conversation: &Conversation, message: &Item) -> Vec<ResultText>
         _ => None,
     });
     texts.collect()
-}
-
-struct ResultTexts<'a> {
-    conversation: &'a Conversation,
-    texts: &'a [ResultText],
-    /// Characters of all texts.
-    total: usize,
-    marker: TruncationMarker,
-    id: Option<RecallId>,
-}
-
-impl ResultTexts<'_> {
-    /// Removes these characters, and those up to the ends of lines that are near.
-    fn cut_chars(&self, removed: Range<usize>) -> ResultCut {
-        let mut cut = ResultCut {
-            before: self.total,
-            ..ResultCut::default()
-        };
-        let raws = self.texts.iter();
-        let raws = raws.map(|piece| self.conversation.raw_bytes(piece.text));
-        let removed = widen_to_lines(raws.flat_map(TextWalk::new), removed, self.total);
-        let marker = self.marker.format_marker(removed.len(), self.id);
-        let mut start = 0;
-        let mut marked = false;
-        for piece in self.texts {
-            let raw = self.conversation.raw_bytes(piece.text);
-            let end = start + TextWalk::new(raw).count();
-            let from = removed.start.clamp(start, end) - start;
-            let to = removed.end.clamp(start, end) - start;
-            start = end;
-            if from == to {
-                cut.sizes += text::measure_text(raw);
-                continue;
-            }
-            let (from, to) = (find_byte_offset(raw, from), find_byte_offset(raw, to));
-            let whole = from == 0 && to == raw.len();
-            if whole && marked && self.remove_part(piece, &mut cut.edits) {
-                continue;
-            }
-            let replacement = match marked {
-                false => marker.as_str(),
-                true if whole => ELLIPSIS,
-                true => "",
-            };
-            marked = true;
-            let base = piece.text.span.start as usize;
-            let span = Span::new(base + from, base + to);
-            cut.edits.replace(span, replacement.to_owned());
-            let left = [&raw[..from], replacement.as_bytes(), &raw[to..]];
-            cut.sizes += text::measure_text(&left.concat());
-        }
-        cut.after = cut.sizes.total_chars();
-        cut
-    }
-
-    /// Removes a part whose whole text is cut, and the comma before it: the part with the marker precedes it.
-    fn remove_part(&self, piece: &ResultText, edits: &mut Edits) -> bool {
-        let part = piece.part;
-        let with_comma = part.and_then(|part| self.conversation.block_with_comma(part));
-        with_comma.map(|span| edits.remove(span)).is_some()
-    }
 }
 
 /// Widens a gap in a text of `total` characters to the ends of lines that are near. These line ends go too:

@@ -1,31 +1,17 @@
 //! Bitmaps of quotes, backslashes and escapes for blocks of 64 bytes.
 //!
-//! A string is read once: the same bitmaps give its end, its escapes and whether it is plain ASCII, so most texts
-//! need no walk to be measured or digested. AVX2 makes the bitmaps where the machine has it; elsewhere they are made
+//! A string is read once: the same bitmaps give its end and its escapes, so most texts need no walk to be digested. AVX2 makes the bitmaps where the machine has it; elsewhere they are made
 //! byte by byte, with the same result. Strings of a few bytes, which are most, are read as two words of eight bytes.
 
-pub(in crate::json) const BLOCK: usize = 64;
+use super::{JsonString, Span};
 
-/// Facts of the bytes between two quotes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct StringContent {
-    /// Bytes up to the closing quote.
-    pub(super) len: usize,
-    /// A surrogate pair counts as two.
-    pub(super) escapes: u32,
-    pub(super) ascii: bool,
-    /// There are `\u` escapes.
-    pub(super) unicode: bool,
-    /// There are `\/` escapes.
-    pub(super) slashes: bool,
-}
+pub(in crate::json) const BLOCK: usize = 64;
 
 /// One bit for each byte of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::json) struct BlockBits {
     pub(in crate::json) quotes: u64,
     pub(in crate::json) backslashes: u64,
-    pub(in crate::json) high: u64,
 }
 
 /// The bytes of a block by class. A byte of no class is an ASCII mark.
@@ -78,20 +64,21 @@ pub(in crate::json) fn run_reader<R: BlockReader>(reader: R) -> R::Output {
     reader.read_blocks(Bytewise)
 }
 
-/// Reads from behind an opening quote to the closing one; `None` if the text has none.
+/// Reads from `start`, behind an opening quote, to the closing one; `None` if there is none.
 #[inline]
-pub(super) fn read_string_content(text: &[u8]) -> Option<StringContent> {
+pub(super) fn read_string(body: &[u8], start: usize) -> Option<JsonString> {
+    let text = body.get(start..)?;
     if let Some(len) = find_near_end(text) {
-        return Some(StringContent {
-            len,
-            ascii: true,
-            ..StringContent::default()
+        return Some(JsonString {
+            span: Span::new(start, start + len),
+            has_escapes: false,
+            respelled: false,
         });
     }
-    run_reader(StringContentReader(text))
+    run_reader(StringReader { text, start })
 }
 
-/// Bytes up to a closing quote within 16 bytes, if they are ASCII without escapes.
+/// Bytes up to a closing quote within 16 bytes, if they have no escapes.
 #[inline]
 fn find_near_end(text: &[u8]) -> Option<usize> {
     let (words, _) = text.as_chunks::<8>();
@@ -100,12 +87,13 @@ fn find_near_end(text: &[u8]) -> Option<usize> {
         let word = u64::from_le_bytes(*word);
         // The lowest mark is exact, and only that one counts.
         let quotes = mark_equal_bytes(word, b'"');
-        let others = mark_equal_bytes(word, b'\\') | word & HIGH;
+        let backslashes = mark_equal_bytes(word, b'\\');
         if quotes != 0 {
             let before = (quotes & quotes.wrapping_neg()) - 1;
-            return (others & before == 0).then(|| at * 8 + quotes.trailing_zeros() as usize / 8);
+            let is_plain = backslashes & before == 0;
+            return is_plain.then(|| at * 8 + quotes.trailing_zeros() as usize / 8);
         }
-        if others != 0 {
+        if backslashes != 0 {
             return None;
         }
     }
@@ -122,32 +110,37 @@ const fn mark_equal_bytes(word: u64, byte: u8) -> u64 {
     zero.wrapping_sub(ONES) & !zero & HIGH
 }
 
-struct StringContentReader<'a>(&'a [u8]);
+struct StringReader<'a> {
+    text: &'a [u8],
+    /// The place of the text in the body.
+    start: usize,
+}
 
-impl BlockReader for StringContentReader<'_> {
-    type Output = Option<StringContent>;
+impl BlockReader for StringReader<'_> {
+    type Output = Option<JsonString>;
 
     #[inline(always)]
-    fn read_blocks(self, map: impl BlockMatcher) -> Option<StringContent> {
-        let mut content = StringContent {
-            ascii: true,
-            ..StringContent::default()
+    fn read_blocks(self, map: impl BlockMatcher) -> Option<JsonString> {
+        let mut string = JsonString {
+            span: Span::new(self.start, self.start),
+            has_escapes: false,
+            respelled: false,
         };
         let mut escaping = false;
-        let (blocks, tail) = self.0.as_chunks::<BLOCK>();
+        let (blocks, tail) = self.text.as_chunks::<BLOCK>();
         for block in blocks {
-            if content.add_block(block, map, &mut escaping) {
-                return Some(content);
+            if string.add_block(block, map, &mut escaping) {
+                return Some(string);
             }
         }
         let mut last = [0; BLOCK];
         last[..tail.len()].copy_from_slice(tail);
-        let ended = content.add_block(&last, map, &mut escaping);
-        ended.then_some(content)
+        let ended = string.add_block(&last, map, &mut escaping);
+        ended.then_some(string)
     }
 }
 
-impl StringContent {
+impl JsonString {
     /// Adds a block; returns whether the closing quote is in it.
     #[inline(always)]
     fn add_block(
@@ -163,14 +156,13 @@ impl StringContent {
             0 => u64::MAX,
             _ => (closing & closing.wrapping_neg()) - 1,
         };
-        self.len += before.count_ones() as usize;
+        self.span.end += before.count_ones();
         let escaped = escaped & before;
-        self.escapes += escaped.count_ones();
-        self.ascii &= bits.high & before == 0;
         // Most blocks have no escape.
         if escaped != 0 {
-            self.unicode |= map.match_byte(block, b'u') & escaped != 0;
-            self.slashes |= map.match_byte(block, b'/') & escaped != 0;
+            self.has_escapes = true;
+            let respelled = map.match_byte(block, b'u') | map.match_byte(block, b'/');
+            self.respelled |= respelled & escaped != 0;
         }
         closing != 0
     }
@@ -246,7 +238,6 @@ mod avx2 {
         BlockBits {
             quotes: match_byte(halves, b'"'),
             backslashes: match_byte(halves, b'\\'),
-            high: join_masks(halves.map(|half| _mm256_movemask_epi8(half))),
         }
     }
 
@@ -353,7 +344,6 @@ impl BlockMatcher for Bytewise {
         BlockBits {
             quotes: self.match_byte(block, b'"'),
             backslashes: self.match_byte(block, b'\\'),
-            high: self.match_bytes_from(block, 0x80),
         }
     }
 
@@ -399,10 +389,11 @@ mod tests {
     use super::*;
 
     /// The reference: reads byte by byte.
-    fn read_by_byte(text: &[u8]) -> Option<StringContent> {
-        let mut found = StringContent {
-            ascii: true,
-            ..StringContent::default()
+    fn read_by_byte(text: &[u8]) -> Option<JsonString> {
+        let mut found = JsonString {
+            span: Span::default(),
+            has_escapes: false,
+            respelled: false,
         };
         let mut bytes = text.iter().copied();
         while let Some(byte) = bytes.next() {
@@ -410,15 +401,13 @@ mod tests {
                 b'"' => return Some(found),
                 b'\\' => {
                     let next = bytes.next()?;
-                    found.len += 1;
-                    found.escapes += 1;
-                    found.unicode |= next == b'u';
-                    found.slashes |= next == b'/';
-                    found.ascii &= next < 0x80;
+                    found.span.end += 1;
+                    found.has_escapes = true;
+                    found.respelled |= matches!(next, b'u' | b'/');
                 }
-                _ => found.ascii &= byte < 0x80,
+                _ => {}
             }
-            found.len += 1;
+            found.span.end += 1;
         }
         None
     }
@@ -440,11 +429,12 @@ mod tests {
 
         #[test]
         fn blocks_read_like_single_bytes(text in bytes(), prefix in 0usize..200) {
-            prop_assert_eq!(read_string_content(&text), read_by_byte(&text));
+            prop_assert_eq!(read_string(&text, 0), read_by_byte(&text));
             // With a prefix, runs of backslashes lie over the end of a block.
             let long: Vec<u8> = std::iter::repeat_n(b'a', prefix).chain(text).collect();
-            prop_assert_eq!(read_string_content(&long), read_by_byte(&long));
-            prop_assert_eq!(StringContentReader(&long).read_blocks(Bytewise), read_by_byte(&long));
+            prop_assert_eq!(read_string(&long, 0), read_by_byte(&long));
+            let reader = StringReader { text: &long, start: 0 };
+            prop_assert_eq!(reader.read_blocks(Bytewise), read_by_byte(&long));
         }
     }
 }

@@ -4,7 +4,7 @@
 //! has none, so a shift and a population count give the number of runs. An escape belongs to the class of its
 //! character: its second byte stands for it, and the backslash before belongs to no class.
 
-use super::{Script, TextSizes, TextWalk};
+use super::{Character, Script, TextSizes, TextWalk};
 use crate::json::scan::block::{self, BLOCK, BlockMatcher, BlockReader, ClassBits, mark_escaped};
 
 /// Counts the text between two quotes of JSON.
@@ -55,10 +55,7 @@ fn push_compact(compact: &mut Vec<u8>, between: &[u8]) {
 /// Counts a text that the blocks cannot count: with `\u` escapes, or invalid.
 #[cold]
 fn measure_decoded(raw: &[u8]) -> TextSizes {
-    let chars = TextWalk::new(raw).map(|character| char::from_u32(character.code));
-    let decoded: String = chars
-        .map(|character| character.unwrap_or(char::REPLACEMENT_CHARACTER))
-        .collect();
+    let decoded: String = TextWalk::new(raw).map(Character::to_char).collect();
     measure_plain(&decoded)
 }
 

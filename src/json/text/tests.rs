@@ -128,3 +128,18 @@ fn a_surrogate_pair_split_over_two_pieces_is_one_character() {
     digester.push(br"\ude00b");
     assert_eq!(digester.finish(), digest_text("a😀b".as_bytes()));
 }
+
+proptest! {
+    #[test]
+    fn the_fast_check_agrees_with_a_walk_over_the_whole_text(
+        pieces in prop::collection::vec(
+            prop::sample::select(&["a", "\\n", "\\\\", "\\\"", "u", "\\u0041", "\\ud83d", "\\ude00", "\\q", "\\", "\\u1"][..]),
+            0..8,
+        ),
+    ) {
+        let text = pieces.concat();
+        let mut walk = TextWalk::new(text.as_bytes());
+        walk.by_ref().for_each(drop);
+        prop_assert_eq!(is_decodable(text.as_bytes()), walk.is_sound(), "{}", text);
+    }
+}

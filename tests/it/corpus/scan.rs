@@ -21,30 +21,23 @@ pub(super) fn check(data: &[u8]) {
 
 /// A string, read byte by byte.
 fn scan_plainly(text: &[u8], start: usize) -> Option<JsonString> {
-    let (mut at, mut escapes) = (start, 0);
-    let (mut ascii, mut unicode, mut slashes) = (true, false, false);
+    let (mut at, mut has_escapes, mut respelled) = (start, false, false);
     loop {
         match *text.get(at)? {
             b'"' => {
                 return Some(JsonString {
                     span: Span::new(start, at),
-                    escapes,
-                    plain: ascii && !unicode,
-                    respelled: unicode || slashes,
+                    has_escapes,
+                    respelled,
                 });
             }
             b'\\' => {
                 let next = *text.get(at + 1)?;
-                escapes += 1;
-                unicode |= next == b'u';
-                slashes |= next == b'/';
-                ascii &= next < 0x80;
+                has_escapes = true;
+                respelled |= matches!(next, b'u' | b'/');
                 at += 2;
             }
-            byte => {
-                ascii &= byte < 0x80;
-                at += 1;
-            }
+            _ => at += 1,
         }
     }
 }

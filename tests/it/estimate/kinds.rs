@@ -89,7 +89,7 @@ const COUNTS: &[(&str, [u32; 8])] = &[
 
 fn weigh(model: &str, text: &str) -> f64 {
     let profile = find_profile("template").unwrap();
-    Weights::new(find_token_rule(model, profile), None).plain_weight(text)
+    Weights::new(find_token_rule(model, profile), profile, None).plain_weight(text)
 }
 
 /// Row 001.1: without a setting, no kind of text is counted low.

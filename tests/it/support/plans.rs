@@ -41,7 +41,7 @@ pub(crate) fn apply_plan(conversation: &Conversation, plan: &Plan) -> Bytes {
 pub(crate) fn is_clean(body: &[u8], profile: &Profile) -> bool {
     let conversation = index_conversation(body);
     let items: Vec<_> = (0..conversation.items.len())
-        .map(lint::OutlineItem::Client)
+        .map(guard::OutlineItem::Client)
         .collect();
     lint::find_broken_rules(&conversation, &items, profile).is_empty()
         && strict::find_violations(body, profile).is_empty()

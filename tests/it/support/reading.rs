@@ -92,7 +92,7 @@ fn message_is_right(body: &[u8], found: &Conversation, message: &Item, raw: &Raw
         }
         (Content::Text(text), Some(content)) => {
             assert_eq!(text.quoted_span(), find_span(body, content.get()));
-            assert_eq!(text.has_escapes(), content.get().contains('\\'));
+            assert_eq!(text.has_escapes, content.get().contains('\\'));
         }
         (Content::Blocks(_, span), Some(content)) => {
             assert_eq!(*span, find_span(body, content.get()));

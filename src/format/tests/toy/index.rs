@@ -53,7 +53,7 @@ impl<'a> Indexer<'a> {
     }
 
     fn read_entry(&mut self, scan: &mut JsonScanner<'a>) -> ReadResult {
-        let mut item = Item::new_empty();
+        let mut item = Item::default();
         let first_call = self.found.calls.len() as u32;
         let first_annotation = self.found.annotations.len();
         item.span = scan.walk_object(|scan, key| {

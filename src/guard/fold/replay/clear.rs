@@ -22,7 +22,7 @@ impl Replay<'_> {
         let units = self.view.units;
         self.clearing = Clearing::new(self.view, &self.cuts.settled_tokens);
         self.weights
-            .weigh_cleared(units, &self.clearing, &self.cuts.results);
+            .weigh_cleared(units, &self.clearing, &self.cuts.messages);
         // What is attached to the task may get shorter, so that a cut goes as deep whether it is or not.
         let is_task = |unit: &Unit| unit.is_user() && unit.stays;
         let units = units.iter().enumerate();

@@ -143,10 +143,10 @@ impl Replay<'_> {
         let before = row.clone().map(|unit| self.cuts.weigh_unit(&units[unit]));
         let before: Vec<u32> = before.collect();
         let messages = units[*row.start()].messages.start..units[at].messages.end;
-        self.cuts.results.tighten_step(messages, excess);
+        self.cuts.messages.tighten_step(messages, excess);
         for (unit, before) in row.zip(before) {
             let freed = before.saturating_sub(self.cuts.weigh_unit(&units[unit]));
-            let cleared = self.clearing.weigh(&units[unit], &self.cuts.results);
+            let cleared = self.clearing.weigh(&units[unit], &self.cuts.messages);
             let stale = self.reasoning.left_out_of(unit);
             let taken = self.weights.take_shortened(unit, freed, cleared, stale);
             if unit < now.visible.counted {
@@ -170,7 +170,7 @@ impl Replay<'_> {
             // Without what the proxy adds behind it, which goes before the message does.
             let unit = &self.view.units[last];
             let tokens = match now.state.cleared[last] {
-                true => self.clearing.weigh(unit, &self.cuts.results),
+                true => self.clearing.weigh(unit, &self.cuts.messages),
                 false => self.cuts.weigh_unit(unit),
             };
             if tokens > left {

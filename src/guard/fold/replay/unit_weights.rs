@@ -6,7 +6,7 @@ use crate::{
         fold::{cut_state::CutState, note::Note},
         inject::placed_injections::{InjectedGap, InjectedWeight, with_injected},
         request::view::RequestView,
-        shrink::{clear::Clearing, cuts::MessageCuts, results::ToolResults},
+        shrink::{clear::Clearing, cuts::MessageCuts, shortened_messages::ShortenedMessages},
     },
 };
 
@@ -55,11 +55,11 @@ impl UnitWeights {
         &mut self,
         units: &[Unit],
         clearing: &Clearing,
-        results: &ToolResults<'_>,
+        messages: &ShortenedMessages<'_>,
     ) {
         let units = units.iter().zip(&self.injected);
         self.cleared = units
-            .map(|(unit, &more)| with_injected(clearing.weigh(unit, results), more))
+            .map(|(unit, &more)| with_injected(clearing.weigh(unit, messages), more))
             .collect();
     }
 

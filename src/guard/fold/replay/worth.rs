@@ -39,14 +39,14 @@ impl Replay<'_> {
 
     /// The words of each message of a unit, as it is sent; those of several messages so many times.
     fn list_words(&self, unit: usize, is_cleared: bool) -> Vec<WordId> {
-        let results = &self.cuts.results;
+        let messages = &self.cuts.messages;
         let mut words = Vec::new();
         for message in self.view.units[unit].messages.clone() {
-            if is_cleared && self.clearing.is_cleared_result(message, results) {
+            if is_cleared && self.clearing.is_cleared_result(message, messages) {
                 continue;
             }
             let clearing = self.clearing.text_edits(message).filter(|_| is_cleared);
-            match clearing.or_else(|| results.edits_of(message)) {
+            match clearing.or_else(|| messages.edits_of(message)) {
                 Some(edits) => {
                     let conversation = self.view.conversation;
                     words.extend(self.vocabulary.words_left(conversation, message, edits));

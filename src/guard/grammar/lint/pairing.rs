@@ -2,11 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::OutlineItem;
 use crate::{
     config::profile::Profile,
     conversation::{Conversation, LinkKind},
-    json::text,
+    guard::grammar::outline::{OutlineItem, list_client_items},
 };
 
 /// The place of an injected message among those that do not pair.
@@ -107,7 +106,7 @@ impl Pairing {
 
     fn add_item(&mut self, conversation: &Conversation, at: usize) {
         let item = &conversation.items[at];
-        let digest = |id| text::digest_text(conversation.raw_bytes(id));
+        let digest = |id| conversation.digest_text(id);
         if item.author.is_tool() {
             self.add_result(at, item.call_id.map(digest));
         }
@@ -130,11 +129,6 @@ impl Pairing {
             }
         }
     }
-}
-
-pub(super) fn list_client_items(conversation: &Conversation) -> Vec<OutlineItem> {
-    let items = 0..conversation.items.len();
-    items.map(OutlineItem::Client).collect()
 }
 
 /// Whether each call of a conversation has its result, and each result its call.

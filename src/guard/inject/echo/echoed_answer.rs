@@ -50,9 +50,8 @@ impl<'a> EchoedAnswer<'a> {
         repeated: &'a RepeatedBlocks<'a>,
     ) -> Option<Self> {
         let texts = conversation.texts_of(message).map(|text| {
-            let mut walk = TextWalk::new(conversation.raw_bytes(text));
-            let chars = walk.by_ref().count();
-            walk.is_sound().then_some(EchoedText { text, chars })
+            let chars = text::count_chars(conversation.raw_bytes(text))?;
+            Some(EchoedText { text, chars })
         });
         let texts: Vec<_> = texts.collect::<Option<_>>()?;
         match message.content {
@@ -143,11 +142,7 @@ impl<'a> EchoedAnswer<'a> {
         self.repeated.remove_with_texts(whole, edits);
         let texts = self.texts.iter().zip(self.beginnings(chars));
         for (text, removed) in texts.skip(whole).filter(|it| !it.1.is_empty()) {
-            let start = text.text.span.start;
-            edits.remove(Span {
-                start,
-                end: start + removed.len() as u32,
-            });
+            edits.remove(text.text.span.part(0..removed.len()));
         }
     }
 

@@ -4,15 +4,26 @@
 //! ids that occur twice, so each block goes back once: where the model gave it.
 
 use crate::{
-    conversation::{Block, BlockKind, Conversation, Item, edit::Edits},
+    conversation::{Author, Block, BlockKind, Conversation, Item, edit::Edits},
     guard::request::estimate::Weights,
     json::{scan::Span, text},
 };
 
 /// Whether a block of a round is among the blocks that the client got, as it is. Texts are compared apart, since parts
 /// of them may be hidden from the client.
-pub(in crate::guard) const fn may_repeat(block: &Block) -> bool {
+const fn may_repeat(block: &Block) -> bool {
     matches!(block.kind, BlockKind::Reasoning(_) | BlockKind::Opaque)
+}
+
+/// Digests of the blocks in the answers of a turn that the client got too.
+pub(in crate::guard) fn digest_repeatable_blocks(
+    turn: &Conversation,
+) -> impl Iterator<Item = u128> {
+    let answers = turn.items.iter();
+    let answers = answers.filter(|message| message.author == Author::Model);
+    let blocks = answers.flat_map(|message| turn.blocks_of(message));
+    let blocks = blocks.filter(|block| may_repeat(block));
+    blocks.map(|block| turn.digest_block(block))
 }
 
 fn is_call(block: &Block) -> bool {

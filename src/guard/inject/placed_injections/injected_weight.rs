@@ -14,7 +14,7 @@ pub(in crate::guard) struct InjectedWeight {
     pub(in crate::guard) gaps: Vec<InjectedGap>,
 }
 
-/// What stands between two units: it goes with the first of them that goes.
+/// What stands between two units. It goes as soon as one of the two goes.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::guard) struct InjectedGap {
     pub(in crate::guard) before: Option<usize>,

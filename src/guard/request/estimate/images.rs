@@ -4,7 +4,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use super::{Weights, round_up_tokens};
 use crate::{
-    config::profile::{ImageRule, Profile},
+    config::profile::ImageRule,
     conversation::{Block, BlockKind, Conversation},
 };
 
@@ -18,14 +18,8 @@ const IMAGE_HEAD_BYTES: usize = 24 * 1024;
 const MOST_PATCHES: f64 = 1_536.0;
 
 /// Raw tokens of an image or another medium; 0 for other blocks.
-pub fn estimate_media_block(
-    conversation: &Conversation,
-    part: &Block,
-    weights: &Weights,
-    profile: &Profile,
-) -> u32 {
-    let rule = weights.image_rule().unwrap_or(profile.images);
-    match (part.kind, rule) {
+pub fn estimate_media_block(conversation: &Conversation, part: &Block, weights: &Weights) -> u32 {
+    match (part.kind, weights.images) {
         (BlockKind::Image { low: true, .. }, ImageRule::Tiles) => LOW_DETAIL_TOKENS,
         (BlockKind::Image { .. }, ImageRule::Once(tokens)) => tokens.into(),
         (BlockKind::Image { url: Some(url), .. }, rule) => {

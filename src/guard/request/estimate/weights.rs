@@ -5,7 +5,7 @@
 
 use crate::{
     config::{
-        profile::ImageRule,
+        profile::{ImageRule, Profile},
         tokens::{self, TokenRule},
     },
     json::text::{self, TextSizes},
@@ -22,18 +22,27 @@ pub struct Weights {
     rule: &'static TokenRule,
     /// Millionths of a token for an ASCII character, where the settings say so.
     ascii: Option<u64>,
+    /// How images count: as the model's name says, else as the provider's profile does.
+    pub(super) images: ImageRule,
 }
 
 impl Weights {
     /// `ascii_per_token` is the setting `guard.chars_per_token`: it holds for all ASCII text in place of the rule.
-    pub fn new(rule: &'static TokenRule, ascii_per_token: Option<f64>) -> Self {
-        let ascii = ascii_per_token.map(|chars| (TOKEN as f64 / chars) as u64);
-        Self { rule, ascii }
+    pub fn new(rule: &'static TokenRule, profile: &Profile, ascii_per_token: Option<f64>) -> Self {
+        Self {
+            rule,
+            ascii: ascii_per_token.map(|chars| (TOKEN as f64 / chars) as u64),
+            images: rule.images.unwrap_or(profile.images),
+        }
     }
 
     /// The weights of a model that nothing is known of.
     pub fn for_unknown_model() -> Self {
-        Self::new(tokens::unknown_model(), None)
+        Self {
+            rule: tokens::unknown_model(),
+            ascii: None,
+            images: ImageRule::Tiles,
+        }
     }
 
     /// Raw tokens of a text, rounded up.
@@ -93,11 +102,6 @@ impl Weights {
         u32::from(self.rule.request) + u32::from(tools)
     }
 
-    /// How the model counts images, where its name says so.
-    pub const fn image_rule(&self) -> Option<ImageRule> {
-        self.rule.images
-    }
-
     /// Millionths of a token. `factor` is in hundredths.
     fn sum_text(&self, sizes: &TextSizes, factor: u16) -> u64 {
         let family = self.rule.family;
@@ -129,7 +133,7 @@ mod tests {
 
     fn weights(model: &str, ascii_per_token: Option<f64>) -> Weights {
         let profile = find_profile("template").unwrap();
-        Weights::new(find_token_rule(model, profile), ascii_per_token)
+        Weights::new(find_token_rule(model, profile), profile, ascii_per_token)
     }
 
     #[test]

@@ -7,20 +7,22 @@
 
 mod enclosed_text;
 
-use std::ops::Range;
-
 use super::parts;
 use crate::{
     conversation::{BlockKind, Content, Priority, edit::Edits},
-    guard::{request::view::RequestView, shrink::results, text::truncate::text_cut},
+    guard::{
+        request::{estimate::sum_tokens, view::RequestView},
+        shrink::shortened_messages,
+        text::truncate::text_cut,
+    },
     json::{
         scan::{JsonString, Span},
         text::{self, TextSizes},
     },
 };
 
-/// Raw tokens that the attachments of an old message take together, less in a small window: what is shortened once looks the
-/// same after a request that was planned for a smaller budget.
+/// Raw tokens that the attachments of an old message take together; less in a small window. It does not depend on the
+/// budget of a request, so that what is shortened once always looks the same.
 const OLD_TOKENS: u32 = 1_000;
 /// The part of the window that they take at most.
 const OLD_SHARE: u32 = 8;
@@ -84,19 +86,15 @@ pub(in crate::guard) struct ShortenedAttachments {
 pub(in crate::guard) fn weigh_newest(view: RequestView<'_>, at: usize) -> (u32, u32) {
     let attachments = list_attachments(view, at, AttachmentLimit::of_newest(0));
     let least = attachments.iter().map(|it| it.tokens.min(LEAST_KEPT));
-    (
-        sum_attached(&attachments),
-        least.fold(0, u32::saturating_add),
-    )
+    (sum_attached(&attachments), sum_tokens(least))
 }
 
 fn sum_attached(attachments: &[Attachment]) -> u32 {
-    let tokens = attachments.iter().map(|it| it.tokens);
-    tokens.fold(0, u32::saturating_add)
+    sum_tokens(attachments.iter().map(|it| it.tokens))
 }
 
-/// Message `at` with its attachments shortened, the largest first, around a marker. Each keeps a few tokens all the same.
-/// `None` where nothing gets shorter.
+/// Message `at` with its attachments shortened around markers, the largest first. Each keeps [`LEAST_KEPT`] tokens. `None`
+/// if nothing gets shorter.
 pub(in crate::guard) fn shorten_attachments(
     view: RequestView<'_>,
     at: usize,
@@ -107,7 +105,7 @@ pub(in crate::guard) fn shorten_attachments(
         return None;
     }
     let tokens = attachments.iter().map(|it| it.tokens).collect();
-    let level = results::find_common_level(tokens, limit.most).max(LEAST_KEPT);
+    let level = shortened_messages::find_common_level(tokens, limit.most).max(LEAST_KEPT);
     let (conversation, weights) = (view.conversation, view.token_weights());
     let mut shortened = ShortenedAttachments {
         sizes: view.item(at).sizes,
@@ -124,14 +122,11 @@ pub(in crate::guard) fn shorten_attachments(
                 let Some(cut) = text_cut::cut_to_tokens(raw, level, &weights, id) else {
                     continue;
                 };
-                let start = inner.start as usize;
-                let removed = Span::new(start + cut.removed.start, start + cut.removed.end);
-                shortened.edits.replace(removed, cut.text.clone());
                 if texts.last().is_none_or(|it| it.0 != measured) {
                     texts.push((measured, Edits::default()));
                 }
                 if let Some((_, edits)) = texts.last_mut() {
-                    edits.replace(removed, cut.text);
+                    edits.replace(inner.part(cut.removed), cut.text);
                 }
             }
             Attached::File(block) => {
@@ -145,26 +140,14 @@ pub(in crate::guard) fn shorten_attachments(
     }
     for (measured, edits) in texts {
         shortened.sizes -= text::measure_text(conversation.span_bytes(measured));
-        shortened.sizes += measure_edited(view, measured, &edits);
+        let left = edits.apply_to_part(&conversation.body, measured);
+        shortened.sizes += text::measure_text(&left);
+        shortened.edits.merge(edits);
     }
     let notices = weights.count_text_tokens(&notices);
     let tokens = view.weigh_item(at, &shortened.sizes);
     shortened.tokens = tokens.saturating_sub(gone).saturating_add(notices);
     (shortened.count > 0).then_some(shortened)
-}
-
-/// Sizes of a part of the body with edits in it.
-fn measure_edited(view: RequestView<'_>, measured: Span, edits: &Edits) -> TextSizes {
-    let body = &view.conversation.body;
-    let mut left = Vec::new();
-    let mut from = measured.start;
-    for edit in edits.ordered_edits(body).iter() {
-        left.extend_from_slice(&body[from as usize..edit.span.start as usize]);
-        left.extend_from_slice(&edit.with);
-        from = edit.span.end;
-    }
-    left.extend_from_slice(&body[from as usize..measured.end as usize]);
-    text::measure_text(&left)
 }
 
 struct Attachment {
@@ -190,7 +173,7 @@ fn may_be_edited(view: RequestView<'_>, at: usize) -> bool {
     let has_cap = |name| caps.contains_key(&*view.conversation.decode_text(name));
     let mut annotations = view.conversation.annotations_of(at).iter();
     annotations.any(|it| {
-        let priority = it.priority.or((!it.odd).then_some(Priority::Medium));
+        let priority = it.effective_priority();
         priority.is_some_and(|it| it < Priority::Critical) || it.name.is_some_and(has_cap)
     })
 }
@@ -217,7 +200,7 @@ fn list_attachments(view: RequestView<'_>, at: usize, limit: AttachmentLimit) ->
                 if limit.files && !block.marked && conversation.is_document(block.span) =>
             {
                 let what = Attached::File(block.span);
-                let tokens = parts::media_tokens(view, block);
+                let tokens = view.weigh_media(block);
                 found.push(Attachment { what, tokens });
             }
             BlockKind::Media
@@ -230,8 +213,8 @@ fn list_attachments(view: RequestView<'_>, at: usize, limit: AttachmentLimit) ->
 }
 
 fn weigh_span(view: RequestView<'_>, span: Span) -> u32 {
-    let sizes = text::measure_text(view.conversation.span_bytes(span));
-    view.token_weights().count_text_tokens(&sizes)
+    let bytes = view.conversation.span_bytes(span);
+    view.token_weights().count_json_tokens(bytes)
 }
 
 fn add_text(view: RequestView<'_>, measured: Span, inner: Span, found: &mut Vec<Attachment>) {
@@ -241,7 +224,7 @@ fn add_text(view: RequestView<'_>, measured: Span, inner: Span, found: &mut Vec<
     });
 }
 
-/// What is attached in a text; the whole text where the rest of it takes much of the room.
+/// Adds what is attached in a text; the whole text, if what stands beside the attachments takes much of the room.
 fn add_attached_texts(
     view: RequestView<'_>,
     text: JsonString,
@@ -249,10 +232,9 @@ fn add_attached_texts(
     found: &mut Vec<Attachment>,
 ) {
     let enclosed = enclosed_text::find_enclosed_text(view.conversation.raw_bytes(text));
-    let (start, first) = (text.span.start as usize, found.len());
-    for Range { start: from, end } in enclosed.unwrap_or_default() {
-        let inner = Span::new(start + from, start + end);
-        add_text(view, text.span, inner, found);
+    let first = found.len();
+    for inner in enclosed.unwrap_or_default() {
+        add_text(view, text.span, text.span.part(inner), found);
     }
     let rest = weigh_span(view, text.span).saturating_sub(sum_attached(&found[first..]));
     if limit.long_texts && rest > view.policy.window / TEXT_SHARE {

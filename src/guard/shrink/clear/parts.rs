@@ -7,10 +7,7 @@
 use super::{ClearedForm, write_placeholder};
 use crate::{
     conversation::{Block, BlockKind, Content},
-    guard::{
-        request::{estimate, view::RequestView},
-        text::decodable,
-    },
+    guard::request::view::RequestView,
     json::text::{self, TextSizes},
 };
 
@@ -33,7 +30,7 @@ pub(super) fn clear_result(view: RequestView<'_>, at: usize) -> Option<ClearedFo
         _ if !message.calls.is_empty() => return None,
         Content::Text(text) => {
             // Only a \u escape can be half of a pair.
-            if text.respelled && !decodable::is_decodable(conversation.raw_bytes(*text)) {
+            if text.respelled && !text::is_decodable(conversation.raw_bytes(*text)) {
                 return None;
             }
             sizes += text::measure_text(placeholder.as_bytes());
@@ -46,7 +43,7 @@ pub(super) fn clear_result(view: RequestView<'_>, at: usize) -> Option<ClearedFo
                 let with = match part.kind {
                     BlockKind::Text(text) => {
                         let raw = conversation.raw_bytes(text);
-                        if !decodable::is_decodable(raw) {
+                        if !text::is_decodable(raw) {
                             return None;
                         }
                         let first = placeholder.take();
@@ -66,7 +63,7 @@ pub(super) fn clear_result(view: RequestView<'_>, at: usize) -> Option<ClearedFo
                         continue;
                     }
                     BlockKind::Image { .. } | BlockKind::Media if part.marked => {
-                        media = media.saturating_add(media_tokens(view, part));
+                        media = media.saturating_add(view.weigh_media(part));
                         continue;
                     }
                     BlockKind::Image { .. } | BlockKind::Media => {
@@ -102,7 +99,7 @@ pub(super) fn clear_media(view: RequestView<'_>, at: usize, tokens: u32) -> Opti
         let Some(with) = media_notice(part).filter(|_| !part.marked) else {
             continue;
         };
-        gone = gone.saturating_add(media_tokens(view, part));
+        gone = gone.saturating_add(view.weigh_media(part));
         sizes += text::measure_text(with.as_bytes());
         form.edits
             .replace(part.span, view.conversation.format.text_block(with));
@@ -120,10 +117,4 @@ const fn media_notice(part: &Block) -> Option<&'static str> {
         BlockKind::Media => Some(MEDIA),
         BlockKind::Text(_) | BlockKind::Call | BlockKind::Reasoning(_) | BlockKind::Opaque => None,
     }
-}
-
-/// Raw tokens of a medium.
-pub(super) fn media_tokens(view: RequestView<'_>, part: &Block) -> u32 {
-    let (weights, profile) = (view.token_weights(), view.policy.profile);
-    estimate::estimate_media_block(view.conversation, part, &weights, profile)
 }

@@ -1,14 +1,11 @@
 //! The newest rounds and steps, whose results stay where the settings say so.
 
-use std::collections::VecDeque;
-
 use crate::{
     config::ClearConfig,
     conversation::units::{Unit, UnitKind},
 };
 
-/// Answered turns with tools, and steps, whose results stay before the budget is reached, where the settings do not
-/// say how many.
+/// How many rounds and steps keep their results before the budget is reached, if the settings do not say it.
 const ROUNDS: u32 = 2;
 const STEPS: u32 = 10;
 
@@ -29,103 +26,55 @@ impl RecentUnits {
     }
 }
 
-/// For the request that ended at each unit, the first unit that is both in one of the newest rounds or
-/// after them, and not before the newest steps. For media, in one of the newest turns.
+/// For the request that ended at each unit: the first unit that stays, because it is in the newest rounds or behind them,
+/// and in the newest steps or behind them. Media stay by turns instead of rounds.
 ///
-/// A turn begins where a user speaks after an answer: what stands right after a result or after
-/// another user message is a remark within it. A turn is a round once it has a step that counts and the
-/// model answered after it: a turn at work and a question without an answer are none, so they take no
-/// round's place. The newest step stays in any case.
+/// A turn begins with a user message after an answer. A user message right after a result or after another user message is
+/// a remark within the turn. A turn is a round if it has a step that counts and the model answered after that step. A turn
+/// without an answer is no round, and takes no round's place. The newest step stays in any case.
 pub(in crate::guard) fn find_recent_units(
     units: &[Unit],
     settings: &ClearConfig,
     counts: impl Fn(&Unit) -> bool,
 ) -> Vec<RecentUnits> {
-    let keep_rounds = settings.keep_rounds.unwrap_or(ROUNDS);
-    let mut rounds = NewestPlaces::new(keep_rounds);
-    let mut turns = NewestPlaces::new(keep_rounds);
-    let mut steps = NewestPlaces::new(settings.keep_steps.unwrap_or(STEPS));
-    let mut turn = Turn::begin(0);
+    let keep_rounds = settings.keep_rounds.unwrap_or(ROUNDS) as usize;
+    let keep_steps = settings.keep_steps.unwrap_or(STEPS) as usize;
+    // The places of all so far.
+    let (mut rounds, mut turns, mut steps) = (Vec::new(), Vec::new(), Vec::new());
+    // Of the newest `most` places the first; the start if there are fewer.
+    let first_of = |places: &[usize], most: usize| {
+        let first = places.len().checked_sub(most);
+        first.and_then(|at| places.get(at)).copied().unwrap_or(0)
+    };
+    // The first unit of a turn without an answer, and whether that turn has a step that counts.
+    let (mut asked, mut worked) = (Some(0), false);
     let (mut before, mut newest) = (None, usize::MAX);
     use UnitKind::{Assistant, Results, Step, User};
     let recent = units.iter().enumerate().map(|(at, unit)| {
         match unit.kind {
             User if !matches!(before, Some(User | Step | Results)) => {
-                turn = Turn::begin(at);
+                (asked, worked) = (Some(at), false);
                 turns.push(at);
             }
             Step | Results if counts(unit) => {
                 steps.push(at);
                 newest = at;
-                turn.worked = true;
+                worked = true;
             }
-            Assistant => turn.answer(&mut rounds),
+            Assistant if worked => rounds.extend(asked.take()),
             _ => {}
         }
         if unit.kind != UnitKind::System {
             before = Some(unit.kind);
         }
-        let within = |kept: &NewestPlaces| kept.first().max(steps.first()).min(newest).min(at);
+        let within = |kept: &[usize]| {
+            let first = first_of(kept, keep_rounds).max(first_of(&steps, keep_steps));
+            first.min(newest).min(at)
+        };
         RecentUnits {
             rounds: within(&rounds),
             media: within(&turns),
         }
     });
     recent.collect()
-}
-
-/// The turn that is being read.
-struct Turn {
-    /// Its first unit; `None` once it was answered.
-    start: Option<usize>,
-    /// It has a step that counts.
-    worked: bool,
-}
-
-impl Turn {
-    const fn begin(at: usize) -> Self {
-        Self {
-            start: Some(at),
-            worked: false,
-        }
-    }
-
-    /// The model answers: what was worked becomes a round, once.
-    fn answer(&mut self, rounds: &mut NewestPlaces) {
-        if self.worked
-            && let Some(start) = self.start.take()
-        {
-            rounds.push(start);
-        }
-    }
-}
-
-/// The places of the newest of something.
-struct NewestPlaces {
-    places: VecDeque<usize>,
-    most: usize,
-}
-
-impl NewestPlaces {
-    fn new(most: u32) -> Self {
-        Self {
-            places: VecDeque::new(),
-            most: most as usize,
-        }
-    }
-
-    fn push(&mut self, at: usize) {
-        self.places.push_back(at);
-        if self.places.len() > self.most {
-            self.places.pop_front();
-        }
-    }
-
-    /// The place of the oldest of them; the start where there are fewer.
-    fn first(&self) -> usize {
-        match self.places.front() {
-            Some(&first) if self.places.len() == self.most => first,
-            _ => 0,
-        }
-    }
 }

@@ -5,10 +5,10 @@ use crate::{
     conversation::{Annotation, Author, BlockKind, Content, Conversation, Priority},
     guard::{
         request::{estimate::Weights, policy::Policy},
-        text::{decodable::is_decodable, fence, truncate::text_cut::TextReplacement},
+        text::{fence, truncate::text_cut::TextReplacement},
     },
     json::{
-        scan::{JsonString, Span},
+        scan::JsonString,
         text::{self, TextSizes},
     },
 };
@@ -25,7 +25,7 @@ pub(super) struct PromptText {
     pub(super) part: Option<usize>,
     pub(super) text: JsonString,
     pub(super) name: Option<String>,
-    /// `None` without an annotation, or with one that was not understood.
+    /// `None` without an annotation, or with one that was not understood: such a text is never left out.
     pub(super) priority: Option<Priority>,
     /// Whether it can be decoded, and so edited.
     pub(super) decodable: bool,
@@ -54,13 +54,24 @@ pub(super) fn list_prompt_texts(
             continue;
         }
         let of_message = annotations.iter().find(|it| it.part.is_none());
-        let mut add = |part: Option<usize>, text, annotation: Option<&Annotation>| {
+        let mut add = |part: Option<usize>, text: JsonString, annotation: Option<&Annotation>| {
             if annotation.is_some() || (plain && system) {
+                let raw = conversation.raw_bytes(text);
+                let sizes = text::measure_text(raw);
+                let tokens = weights.count_text_tokens(&sizes);
+                let name = annotation.and_then(|it| it.name);
                 texts.push(PromptText {
                     message: at,
                     place: if system { 0 } else { messages },
                     part,
-                    ..PromptText::from_text(conversation, text, annotation, weights)
+                    text,
+                    name: name.map(|name| conversation.decode_text(name).into_owned()),
+                    priority: annotation.and_then(Annotation::effective_priority),
+                    decodable: text::is_decodable(raw),
+                    before: tokens,
+                    tokens,
+                    sizes,
+                    replacement: None,
                 });
             }
         };
@@ -91,36 +102,6 @@ pub(super) fn list_prompt_texts(
 }
 
 impl PromptText {
-    /// A text whose place the caller sets.
-    fn from_text(
-        conversation: &Conversation,
-        text: JsonString,
-        annotation: Option<&Annotation>,
-        weights: &Weights,
-    ) -> Self {
-        let raw = conversation.raw_bytes(text);
-        let sizes = text::measure_text(raw);
-        let tokens = weights.count_text_tokens(&sizes);
-        let name = annotation.and_then(|it| it.name);
-        let priority = annotation.and_then(|it| {
-            // A text whose annotation was not understood is never left out.
-            it.priority.or((!it.odd).then_some(Priority::Medium))
-        });
-        Self {
-            message: 0,
-            place: 0,
-            part: None,
-            text,
-            name: name.map(|name| conversation.decode_text(name).into_owned()),
-            priority,
-            decodable: is_decodable(raw),
-            before: tokens,
-            tokens,
-            sizes,
-            replacement: None,
-        }
-    }
-
     /// The configured cap of its name; tokens.
     pub(super) fn find_cap(&self, policy: Policy<'_>) -> Option<u32> {
         policy.settings.caps.get(self.name.as_deref()?).copied()
@@ -155,11 +136,5 @@ impl TextReplacement {
             text,
             sizes,
         })
-    }
-
-    /// The bytes of the body that are replaced.
-    pub(super) const fn replaced_span(&self, text: JsonString) -> Span {
-        let start = text.span.start as usize;
-        Span::new(start + self.removed.start, start + self.removed.end)
     }
 }

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::{NamedTexts, Shortening, removable_texts::RemovalPool};
-use crate::guard::shrink::{cuts::sum_tokens, results::find_common_level};
+use crate::guard::{request::estimate::sum_tokens, shrink::shortened_messages::find_common_level};
 
 /// No text without an annotation is shortened below this; raw tokens.
 const LEAST_TOKENS: u32 = 128;

@@ -6,7 +6,7 @@ use crate::{
     guard::text::truncate::TruncationMarker,
     json::{
         scan::{JsonScanner, MalformedJson, Span},
-        text::TextWalk,
+        text::count_chars,
     },
 };
 
@@ -83,11 +83,9 @@ impl ArgumentValue {
         Ok(match scan.peek() {
             Some(b'"') => {
                 let span = scan.take_string()?.span;
-                let mut walk = TextWalk::new(&inner[span.range()]);
-                let chars = walk.by_ref().count();
-                match walk.is_sound() {
-                    true => Self::String(span, chars),
-                    false => Self::Other(span.len()),
+                match count_chars(&inner[span.range()]) {
+                    Some(chars) => Self::String(span, chars),
+                    None => Self::Other(span.len()),
                 }
             }
             Some(b'{') => {

@@ -26,8 +26,8 @@ pub(in crate::guard) struct TextReplacement {
 /// The most that sums of fractions may be off by; raw tokens.
 const SLACK: f64 = 0.01;
 
-/// Cuts a text down to `most` raw tokens, marker included, or to the marker alone where that is larger. The marker names
-/// the `id`. `None` where the text is within `most`, or cannot be decoded.
+/// Cuts a text down to `most` raw tokens, marker included; to the marker alone, if that has more. The marker names the
+/// `id`. `None` if the text is within `most`, or cannot be decoded.
 pub(in crate::guard) fn cut_to_tokens(
     raw: &[u8],
     most: u32,

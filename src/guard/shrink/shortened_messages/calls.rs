@@ -3,10 +3,11 @@
 //!
 //! One limit in characters holds for each value of the message. It is remembered like that of a result.
 
-use super::{CutPart, ShortenedMessage, ToolResults, tool_names};
+use super::{CutPart, ShortenedMessage, ShortenedMessages, tool_names};
 use crate::{
     conversation::Call,
     guard::{
+        request::estimate::find_last_fit,
         shrink::result_limits::RememberedLimit,
         text::{
             arguments::{CallArguments, Keep, cut_arguments},
@@ -20,7 +21,7 @@ const LEAST_CHARS: usize = 80;
 /// Rounds in which the limit is searched for. Then the least limit applies.
 const ROUNDS: usize = 6;
 
-impl ToolResults<'_> {
+impl ShortenedMessages<'_> {
     /// Makes message `at` smaller by `excess` raw tokens, its longest values first. Returns the tokens removed,
     /// which are fewer where nothing more can go.
     pub(super) fn tighten_calls(&mut self, at: usize, excess: u32) -> u32 {
@@ -52,17 +53,9 @@ impl ToolResults<'_> {
             let per_token = chars as f64 / f64::from(self.tokens[at].max(1));
             let excess_chars = (f64::from(over) * per_token).ceil() as usize;
             let aim = chars.saturating_sub(excess_chars);
-            let mut beyond = most;
-            most = LEAST_CHARS;
-            // Searches the largest limit within which no more than `aim` characters stay.
-            while round < ROUNDS && beyond - most > 1 {
-                let middle = most + (beyond - most) / 2;
-                if chars_within(middle) <= aim {
-                    most = middle;
-                } else {
-                    beyond = middle;
-                }
-            }
+            // The largest limit below the last one within which no more than `aim` characters stay.
+            let fits = |more: usize| round < ROUNDS && chars_within(LEAST_CHARS + more) <= aim;
+            most = LEAST_CHARS + find_last_fit(most - LEAST_CHARS - 1, fits);
             self.limit_call_values(at, most);
         }
         before.saturating_sub(self.tokens[at])
@@ -107,7 +100,7 @@ impl ToolResults<'_> {
         }
         self.tokens[at] = self.view.weigh_item(at, &sizes);
         cut.limit = Some(RememberedLimit::new(most, marker));
-        self.cuts.insert(at, cut);
+        self.shortened.insert(at, cut);
     }
 
     /// A cut of `before` characters to `after`.

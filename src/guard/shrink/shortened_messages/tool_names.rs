@@ -8,8 +8,7 @@ use crate::{
         texts::decode_chars,
         units::{self, Unit},
     },
-    guard::request::view::RequestView,
-    json::{scan::JsonString, text},
+    json::scan::JsonString,
 };
 
 /// Characters of a tool's name that are shown. Providers allow 64.
@@ -31,10 +30,6 @@ impl ToolNames {
         name.map(format).unwrap_or_default()
     }
 
-    pub(super) fn shown_name(&mut self, view: RequestView<'_>, at: usize) -> String {
-        self.name_tool(view.conversation, view.units, at)
-    }
-
     /// The name of the tool that a result comes from: in the result, else in its call.
     pub(in crate::guard) fn find_name(
         &mut self,
@@ -46,8 +41,8 @@ impl ToolNames {
         if !self.step.contains(&at) {
             self.index_step(conversation, units, at);
         }
-        let digest = |id: JsonString| text::digest_text(conversation.raw_bytes(id));
-        let called = self.by_id.get(&message.call_id.map(digest));
+        let id = message.call_id.map(|id| conversation.digest_text(id));
+        let called = self.by_id.get(&id);
         message.name.or(called.copied().flatten())
     }
 
@@ -62,9 +57,8 @@ impl ToolNames {
         if conversation.format.rules().pairs_apart {
             (self.step, calls) = (0..conversation.items.len(), &conversation.calls);
         }
-        let digest = |id: JsonString| text::digest_text(conversation.raw_bytes(id));
         for call in calls {
-            let id = call.id.map(digest);
+            let id = call.id.map(|id| conversation.digest_text(id));
             self.by_id.entry(id).or_insert(call.name);
         }
     }

@@ -1,15 +1,15 @@
-//! Cuts the results of the newest step harder, where they are too large after the first cut; or what the user attached
-//! to the newest message.
+//! Makes the newest step smaller, if it is too large after the first cut: its results, then its calls. If the newest
+//! message is the user's, what is attached to it.
 
 use std::ops::Range;
 
-use super::ToolResults;
+use super::ShortenedMessages;
 use crate::{
     conversation::Author,
     guard::{
+        request::estimate::sum_tokens,
         shrink::{
             clear::attachments,
-            cuts::sum_tokens,
             result_limits::{LEAST_CHARS, RememberedLimit},
         },
         text::truncate::TruncationMarker,
@@ -20,12 +20,12 @@ use crate::{
 const TIGHTEN_ROUNDS: usize = 4;
 /// The same for attachments, whose cuts lie at the ends of lines.
 const ATTACHMENT_ROUNDS: usize = 12;
-/// Raw tokens that messages may have more where they are measured anew: each is rounded by itself.
+/// Raw tokens that are removed beyond the excess, since each text is rounded by itself when it is measured anew.
 const ROUNDING: u32 = 8;
 /// Raw tokens of a line, about.
 const LINE_TOKENS: u32 = 16;
 
-impl ToolResults<'_> {
+impl ShortenedMessages<'_> {
     /// Makes one step smaller by `excess` raw tokens: its results, the largest first, and then its calls.
     /// Returns the tokens removed, which are fewer where nothing more can go.
     pub(in crate::guard) fn tighten_step(&mut self, messages: Range<usize>, excess: u32) -> u32 {
@@ -42,8 +42,8 @@ impl ToolResults<'_> {
         }
     }
 
-    /// Makes what is attached to message `at` smaller by `excess` raw tokens; not at all where the least that attachments keep
-    /// is more than that leaves. Returns the raw tokens removed, fewer where a text cannot be decoded.
+    /// Makes what is attached to message `at` smaller by `excess` raw tokens. Does nothing if the attachments would keep less
+    /// than their least. Returns the raw tokens removed; they are fewer if a text cannot be decoded.
     fn tighten_attachments(&mut self, at: usize, excess: u32) -> u32 {
         let before = self.tokens[at];
         let excess = excess.saturating_add(ROUNDING);
@@ -99,7 +99,7 @@ impl ToolResults<'_> {
         }
         let whole = self.view.item(at).sizes.total_chars();
         let chars = self
-            .cuts
+            .shortened
             .get(&at)
             .map_or(whole, |cut| cut.sizes.total_chars());
         let chars = chars as u64 * u64::from(level) / u64::from(now.max(1));

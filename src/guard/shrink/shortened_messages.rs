@@ -1,5 +1,6 @@
-//! The tool results of one conversation: their tokens and their cuts. Where the newest step is too large all the
-//! same, its calls are cut too; where that is a message of the user, what is attached to it.
+//! The messages of one conversation as they go out: their tokens, and what is cut of them. Tool results are cut by the
+//! settings and the window. If the newest step is too large all the same, its calls are cut too; if the newest message is
+//! the user's, what is attached to it.
 
 mod calls;
 mod tighten;
@@ -85,35 +86,33 @@ struct CutPart {
     after: usize,
 }
 
-/// The cuts of a conversation's tool results; of its newest calls and attachments as the last resort.
-pub(in crate::guard) struct ToolResults<'a> {
+/// All messages of a conversation, and those that are shortened: tool results; as the last resort the newest calls and
+/// attachments.
+pub(in crate::guard) struct ShortenedMessages<'a> {
     view: RequestView<'a>,
-    /// What does not pair stays as it came: its other half is not with the provider.
-    keeps_unpaired: bool,
     /// Raw tokens of every message as it goes out.
     pub(in crate::guard) tokens: Vec<u32>,
-    cuts: BTreeMap<usize, ShortenedMessage>,
+    shortened: BTreeMap<usize, ShortenedMessage>,
     /// Injected texts at the end of results, by message.
     blocks: BTreeMap<usize, TextSizes>,
     /// Answers whose text is edited for injected records, and so is not cut.
     echoes: BTreeSet<usize>,
 }
 
-impl<'a> ToolResults<'a> {
+impl<'a> ShortenedMessages<'a> {
     /// `tokens`: raw tokens of every message.
     pub(in crate::guard) fn new(view: RequestView<'a>, tokens: Vec<u32>) -> Self {
         Self {
             view,
-            keeps_unpaired: view.conversation.managed_by_provider().is_none(),
             tokens,
-            cuts: BTreeMap::new(),
+            shortened: BTreeMap::new(),
             blocks: BTreeMap::new(),
             echoes: BTreeSet::new(),
         }
     }
 
-    /// Leaves room for injected texts: a result and the block at its end are held to the limits together, so that
-    /// a second pass changes nothing.
+    /// Leaves room for injected texts. A result and the block injected at its end are held to the limit together, so that a
+    /// second pass, which takes both for the result, changes nothing.
     pub(in crate::guard) fn make_room(&mut self, injected: &PlacedInjections<'_>) {
         self.blocks = injected.measure_blocks();
         self.echoes = injected.list_echoed_answers();
@@ -137,8 +136,8 @@ impl<'a> ToolResults<'a> {
 
     /// Cuts results from message `from` on that are longer than `chars` characters or a small share of the window, but for
     /// those of tools whose results stay.
-    /// The limits are remembered by digest, since those of the next request may differ. So a result that is equal
-    /// to an earlier one, call id included, is not cut.
+    /// The session remembers the limits by digest, since the next request may have other limits. So a result that equals an
+    /// earlier one, call id included, is not cut: its limit would cut the earlier one too.
     pub(in crate::guard) fn cut_nearly_full(&mut self, from: usize, chars: usize) {
         let rule = TruncationRule {
             chars: chars.max(LEAST_CHARS),
@@ -156,7 +155,7 @@ impl<'a> ToolResults<'a> {
         for at in new_results {
             let limit = self.cut_by_rule(at, &rule);
             let limit = limit.map(|chars| RememberedLimit::new(chars, rule.marker));
-            if let Some(cut) = self.cuts.get_mut(&at) {
+            if let Some(cut) = self.shortened.get_mut(&at) {
                 cut.limit = limit.or(cut.limit);
             }
         }
@@ -164,8 +163,8 @@ impl<'a> ToolResults<'a> {
 
     /// Cuts a result by a rule. Returns the limit that it was cut to.
     ///
-    /// The rest may be of a denser kind of text than the whole. So the cut is measured like any other result and
-    /// made again until it is within its share: a second pass then changes nothing.
+    /// What is left may be denser text than the whole. So what is left is measured like any other result, and cut again
+    /// until it is within its share. A second pass then changes nothing.
     fn cut_by_rule(&mut self, at: usize, rule: &TruncationRule) -> Option<usize> {
         let now = self.remaining_sizes(at);
         let mut chars = self.max_chars(at, &now, rule);
@@ -195,7 +194,7 @@ impl<'a> ToolResults<'a> {
     /// The sizes of a result's text as it goes out.
     fn remaining_sizes(&self, at: usize) -> TextSizes {
         let whole = || self.view.conversation.result_text_sizes(self.view.item(at));
-        self.cuts.get(&at).map_or_else(whole, |cut| cut.sizes)
+        self.shortened.get(&at).map_or_else(whole, |cut| cut.sizes)
     }
 
     /// The longest result of this kind of text that a rule does not cut, in characters. An injected text at its end
@@ -234,17 +233,17 @@ impl<'a> ToolResults<'a> {
 
     /// The edits of a message that is cut.
     pub(in crate::guard) fn edits_of(&self, at: usize) -> Option<&Edits> {
-        self.cuts.get(&at).map(|cut| &cut.edits)
+        self.shortened.get(&at).map(|cut| &cut.edits)
     }
 
     /// What limits message `at` already.
     fn limit_of(&self, at: usize) -> Option<RememberedLimit> {
-        self.cuts.get(&at)?.limit
+        self.shortened.get(&at)?.limit
     }
 
     /// Whether the arguments or the text of a message with calls are cut.
     pub(in crate::guard) fn has_cut_calls(&self, at: usize) -> bool {
-        self.view.item(at).author == Author::Model && self.cuts.contains_key(&at)
+        self.view.item(at).author == Author::Model && self.shortened.contains_key(&at)
     }
 
     /// Adds the edits of the messages that are `sent`. Messages before `known` were part of the last request.
@@ -256,11 +255,16 @@ impl<'a> ToolResults<'a> {
     ) -> Vec<TruncationReport> {
         let mut reports = Vec::new();
         let mut names = ToolNames::default();
-        for (&at, cut) in self.cuts.iter().filter(|(at, _)| sent(**at)) {
+        for (&at, cut) in self.shortened.iter().filter(|(at, _)| sent(**at)) {
             edits.merge(cut.edits.clone());
             let is_result = self.view.item(at).author.is_tool();
             for part in &cut.parts {
-                let result_of = is_result.then(|| names.shown_name(self.view, at));
+                let RequestView {
+                    conversation,
+                    units,
+                    ..
+                } = self.view;
+                let result_of = is_result.then(|| names.name_tool(conversation, units, at));
                 reports.push(TruncationReport {
                     message: at,
                     tool: result_of
@@ -282,12 +286,12 @@ impl<'a> ToolResults<'a> {
         &self,
         kept: &[bool],
     ) -> impl Iterator<Item = KeyedLimit> {
-        let cuts = self.cuts.iter().filter(|(at, _)| kept[**at]);
+        let cuts = self.shortened.iter().filter(|(at, _)| kept[**at]);
         cuts.filter_map(|(&at, cut)| Some((self.limit_key(at), cut.limit?)))
     }
 
-    /// What a limit is remembered by: the digest of its message. Users repeat themselves, so their messages count with their
-    /// places, and system messages come and go.
+    /// The key of a limit: the digest of its message. Users repeat themselves, so the place of a user message is part of its
+    /// key; the place does not count system messages, which come and go.
     fn limit_key(&self, at: usize) -> u128 {
         let message = self.view.item(at);
         if message.author != Author::User {
@@ -298,18 +302,19 @@ impl<'a> ToolResults<'a> {
         xxh3_128_with_seed(&message.digest.to_le_bytes(), place as u64 + 1)
     }
 
+    /// The results that may be cut. What does not pair stays as it came, if its other half is not with the provider.
     fn list_results(&self, messages: Range<usize>) -> Vec<usize> {
         let units = self.view.units;
+        let keeps_unpaired = self.view.conversation.managed_by_provider().is_none();
         let is_kept = |at: usize| {
             let unit = units.get(units::find_unit_of_message(units, at));
-            self.keeps_unpaired && unit.is_some_and(|unit| unit.kind == UnitKind::Other)
+            keeps_unpaired && unit.is_some_and(|unit| unit.kind == UnitKind::Other)
         };
-        let items = messages.map(|at| (at, self.view.item(at)));
-        let results = items.filter(|(_, item)| item.author.is_tool() && !item.read_by_program);
-        results
-            .map(|(at, _)| at)
-            .filter(|&at| !is_kept(at))
-            .collect()
+        let is_result = |at: &usize| {
+            let item = self.view.item(*at);
+            item.author.is_tool() && !item.read_by_program && !is_kept(*at)
+        };
+        messages.filter(is_result).collect()
     }
 
     /// Characters of the heaviest kind of text that a share of the window holds.
@@ -335,7 +340,7 @@ impl<'a> ToolResults<'a> {
                 parts: vec![part],
                 ..ShortenedMessage::default()
             };
-            self.cuts.insert(at, cut);
+            self.shortened.insert(at, cut);
         }
     }
 
@@ -366,7 +371,7 @@ impl<'a> ToolResults<'a> {
             limit: remembered.or(self.limit_of(at)),
             parts: vec![part],
         };
-        self.cuts.insert(at, cut);
+        self.shortened.insert(at, cut);
         true
     }
 }
