@@ -59,6 +59,11 @@ impl JsonString {
         self.escapes > 0
     }
 
+    /// Its content as spelled in `json`, the text that was scanned.
+    pub fn raw_bytes(self, json: &[u8]) -> &[u8] {
+        &json[self.span.range()]
+    }
+
     /// The span with the quotes.
     pub const fn quoted_span(self) -> Span {
         Span::new(self.span.start as usize - 1, self.span.end as usize + 1)

@@ -9,6 +9,7 @@ pub(super) mod response_summary;
 pub mod usage;
 pub(super) mod visible_text;
 
+use bytes::Bytes;
 use smallvec::SmallVec;
 
 use crate::{
@@ -99,6 +100,17 @@ pub trait AnswerEvents {
         })
     }
 
+    /// Whether there is a message of the model, or a part of one.
+    fn has_message(&self) -> bool;
+
+    /// Whether this is a chunk with usage and nothing else, which a client may not expect.
+    fn is_usage_only(&self) -> bool {
+        false
+    }
+
+    /// Notes that the client got this event of a stream as it came.
+    fn note_sent(&self, _json: &[u8], _sent: &mut SentEvents) {}
+
     fn iter_texts(&self) -> impl Iterator<Item = JsonString> {
         self.events().iter().filter_map(|event| match event {
             AnswerEvent::Text(text) => Some(*text),
@@ -112,6 +124,15 @@ pub trait AnswerEvents {
             _ => None,
         })
     }
+}
+
+/// What the client has of a stream whose events are numbered, beside their items.
+#[derive(Clone, Default)]
+pub struct SentEvents {
+    /// The raw id of the answer, without quotes, once there was one.
+    pub(in crate::format) id: Option<Bytes>,
+    /// The number of the next event, once there was one.
+    pub(in crate::format) next_number: Option<u64>,
 }
 
 /// A `usage` object.

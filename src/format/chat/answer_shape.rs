@@ -63,7 +63,7 @@ pub(in crate::format) fn takes_plain_text(conversation: &Conversation) -> bool {
         && !asks_for_other_modalities(conversation)
 }
 
-/// Like [`Conversation::asks_for`], but 0 and brackets around white space ask for nothing too.
+/// As [`Conversation::asks_for`]; but 0, and brackets around white space, ask for nothing either.
 fn is_asked_for(conversation: &Conversation, name: &str) -> bool {
     conversation.asks_for(name)
         && conversation.number_value(name) != Some(0)

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::summary::usual_cap;
 use crate::{
     conversation::{Author, Format},
-    format::{AssistantTurn, ProxyToolCall, answer::usage::Usage, request::write::TextRequest},
+    format::{AssistantTurn, ProxyToolCall, answer::usage::Usage, text_request::TextRequest},
 };
 
 pub(in crate::format) fn wrap_items(messages: &[&str]) -> String {

@@ -126,7 +126,7 @@ fn digest_joined_text(body: &[u8], blocks: &[Block]) -> u128 {
     let mut digester = TextDigester::new();
     for block in blocks {
         if let BlockKind::Text(text) = block.kind {
-            digester.push(&body[text.span.range()]);
+            digester.push(text.raw_bytes(body));
         }
     }
     digester.finish()

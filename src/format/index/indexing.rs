@@ -3,8 +3,9 @@
 use serde::de::IgnoredAny;
 
 use crate::{
-    conversation::{Author, Conversation, Field, IndexError},
-    json::scan::{JsonString, MalformedJson},
+    conversation::{Author, Content, Conversation, Field, IndexError, annotation},
+    format::values::skip_value,
+    json::scan::{JsonKind, JsonScanner, JsonString, MalformedJson, Span},
 };
 
 /// Top-level members that are indexed; a body with more is unguardable.
@@ -78,6 +79,57 @@ pub(in crate::format) fn check_item_count(
     }
 }
 
+/// Adds the annotations in an object of the item with this index: the item itself, or the block at `block`.
+#[cold]
+pub(in crate::format) fn add_annotations(
+    found: &mut Conversation,
+    object: Span,
+    item: usize,
+    block: Option<usize>,
+) -> Result<(), IndexFailure> {
+    annotation::find_annotations(&found.body, object, item, block, &mut found.annotations)?;
+    check_item_count(found, 0)
+}
+
+/// The content of an item or of a result.
+pub(in crate::format) enum ReadContent<P> {
+    /// Anything but a list of objects.
+    Plain(Content),
+    /// The list, brackets included, and its parts.
+    Parts(Span, Vec<P>),
+}
+
+/// Reads any value as a content. `read_part` takes an object of a list; it is given how many came before.
+pub(in crate::format) fn read_content<'a, P>(
+    scan: &mut JsonScanner<'a>,
+    mut read_part: impl FnMut(&mut JsonScanner<'a>, usize) -> Result<P, IndexFailure>,
+) -> Result<ReadContent<P>, IndexFailure> {
+    match scan.peek() {
+        Some(b'"') => return Ok(ReadContent::Plain(Content::Text(scan.take_string()?))),
+        Some(b'[') => {}
+        _ => {
+            let content = match scan.take_value()? {
+                (span, JsonKind::Null) => Content::Null(span),
+                (span, _) => Content::Other(span),
+            };
+            return Ok(ReadContent::Plain(content));
+        }
+    }
+    let (mut parts, mut all_objects) = (Vec::new(), true);
+    let list = scan.walk_array(|scan| {
+        if scan.peek() != Some(b'{') {
+            all_objects = false;
+            return Ok(skip_value(scan)?);
+        }
+        parts.push(read_part(scan, parts.len())?);
+        Ok::<_, IndexFailure>(())
+    })?;
+    Ok(match all_objects {
+        true => ReadContent::Parts(list, parts),
+        false => ReadContent::Plain(Content::Other(list)),
+    })
+}
+
 /// A key spelled with escapes could hide one that the proxy acts upon.
 pub(in crate::format) const fn check_plain_key(key: JsonString) -> Result<(), IndexFailure> {
     match key.has_escapes() {
@@ -109,7 +161,7 @@ impl SeenKeys {
 }
 
 /// Who speaks in an item.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::format) struct Role {
     pub(in crate::format) author: Author,
     /// Its letter in digests. Sessions are found by these, so it never changes.

@@ -15,9 +15,11 @@ use crate::{
     conversation::{
         Author, BlockKind, Content, Conversation, Item, ItemPlace, edit::Edits, texts::decode_chars,
     },
-    format::request::cache_markers::MARKER_KEY,
     json::scan::{JsonKind, JsonScanner, JsonString, MalformedJson, Span},
 };
+
+/// The member of a block that is a marker.
+pub(in crate::format) const MARKER_KEY: &str = "cache_control";
 
 /// It lives for five minutes from its last use, as caches are expected to.
 const MARKER: &str = r#""cache_control":{"type":"ephemeral"}"#;
@@ -53,7 +55,7 @@ fn find_marker(body: &[u8], scan: &mut JsonScanner<'_>, level: u32) -> Result<bo
             Ok::<_, MalformedJson>(())
         })?,
         Some(b'{') if level < MAX_MARKED_LEVEL => scan.walk_object(|scan, key| {
-            let key = &body[key.span.range()];
+            let key = key.raw_bytes(body);
             found |= match MARKED_LISTS.contains(&key) {
                 true => find_marker(body, scan, level + 1)?,
                 false => scan.take_value().map(|_| key == MARKER_KEY.as_bytes())?,

@@ -1,4 +1,4 @@
-//! Cache markers: how long a provider's cache lives by those of the client, where they are, and the proxy's where the client sets none.
+//! Cache markers of a request: what the client's say, and the proxy's in a request without any.
 
 use memchr::memmem;
 
@@ -7,12 +7,9 @@ use crate::{
         Conversation, Format, ItemPlace,
         edit::{Edits, Rope},
     },
-    format::messages::markers,
+    format::messages::markers::{self, MARKER_KEY},
     json::scan::{JsonKind, JsonScanner, MalformedJson, Span},
 };
-
-/// The member of a block that is a marker.
-pub(in crate::format) const MARKER_KEY: &str = "cache_control";
 
 /// Top-level members with markers: of tools, and of the whole request.
 const MARKED_FIELDS: [&str; 2] = ["tools", MARKER_KEY];

@@ -148,11 +148,6 @@ impl ToyAnswer {
         }
         Ok(())
     }
-
-    /// Whether this is a part of the model's message.
-    pub(in crate::format) const fn has_pieces(&self) -> bool {
-        self.pieces.is_some()
-    }
 }
 
 impl Piece {
@@ -245,6 +240,10 @@ impl AnswerEvents for ToyAnswer {
     fn is_end(&self) -> bool {
         self.is_over && self.pieces.is_none()
     }
+
+    fn has_message(&self) -> bool {
+        self.pieces.is_some()
+    }
 }
 
 impl BlockAnswer for ToyAnswer {
@@ -257,15 +256,14 @@ impl BlockAnswer for ToyAnswer {
         read_answer(json).ok()
     }
 
-    fn block_step<'a>(&self, json: &'a [u8]) -> BlockStep<'a> {
-        let Some((index, _)) = self.index else {
-            return BlockStep::None;
+    fn block_step<'a>(&self, json: &'a [u8]) -> Option<(Option<u64>, BlockStep<'a>)> {
+        let (index, _) = self.index?;
+        let step = match self.piece.new_block(json) {
+            Some(block) => BlockStep::Begin(block),
+            None if self.is_shut => BlockStep::End,
+            None => BlockStep::Part,
         };
-        match self.piece.new_block(json) {
-            Some(block) => BlockStep::Begin(Some(index), block),
-            None if self.is_shut => BlockStep::End(Some(index)),
-            None => BlockStep::Part(Some(index)),
-        }
+        Some((Some(index), step))
     }
 
     fn id(&self) -> Option<JsonString> {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{
     conversation::Author,
-    format::{AssistantTurn, ProxyToolCall, request::write::TextRequest},
+    format::{AssistantTurn, ProxyToolCall, text_request::TextRequest},
     json::text,
 };
 
