@@ -109,8 +109,8 @@ pub(super) fn read_list<'a, T>(
     Ok((elements.len() <= MAX_ELEMENTS).then_some((span, elements)))
 }
 
-/// Takes a `caller`: gives the id of the program that it names, or the kind of caller where that has no id that is known.
-/// Nothing has such an id, so what it called stays.
+/// Takes a `caller`: gives the id of the program that it names. For a caller of an unknown kind it gives the kind: no
+/// program has this id, so what it called stays. `None` if the model itself called.
 pub(super) fn take_caller(
     json: &[u8],
     scan: &mut JsonScanner<'_>,
@@ -176,10 +176,15 @@ pub(super) fn insert_first_member(
     edits.insert(object.start + 1, format!("{member}{comma}"));
 }
 
-/// The value if it is a whole number that is not negative.
-pub(super) fn parse_index(json: &[u8], value: Span) -> Option<(u64, Span)> {
-    let digits = std::str::from_utf8(&json[value.range()]).ok()?;
-    Some((digits.parse().ok()?, value))
+/// Takes any value; gives it if it is a whole number that is not negative.
+pub(super) fn take_index(
+    json: &[u8],
+    scan: &mut JsonScanner<'_>,
+) -> Result<Option<(u64, Span)>, MalformedJson> {
+    let (value, _) = scan.take_value()?;
+    let digits = std::str::from_utf8(&json[value.range()]).ok();
+    let index = digits.and_then(|digits| digits.parse().ok());
+    Ok(index.map(|index| (index, value)))
 }
 
 /// Every provider has its own words for an answer that was cut off. A reason that is wrongly taken for one ends the

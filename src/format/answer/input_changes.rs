@@ -25,8 +25,8 @@ const REASONS: [&str; 9] = [
 /// The label of all other reasons.
 const OTHER_REASON: &str = "other";
 
-/// Blocks of thinking that the provider dropped, and those that it found unfit and gave to the model all the same, by
-/// reason.
+/// Counts of blocks of thinking that did not fit, by reason: those that the provider dropped, and those that it gave to
+/// the model all the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InputChanges {
     dropped: [u32; REASONS.len() + 1],

@@ -27,7 +27,7 @@ pub enum AnswerEvent {
     /// A tool call of the first choice, or a fragment of one.
     Call(CallFragment),
     Usage(UsageReport),
-    /// What became of the thinking in the request: all of it, in place of what was said before.
+    /// What became of the thinking in the request. It replaces what an earlier event said.
     InputChanges(InputChanges),
     Finish(Finish),
     /// The provider reports an error inside the answer.
@@ -78,7 +78,7 @@ pub struct Finish {
     pub first: bool,
 }
 
-/// The events of an answer, or of a part of it, that was read.
+/// What was read of an answer, or of an event of one.
 pub trait AnswerEvents {
     fn events(&self) -> &[AnswerEvent];
 
@@ -184,11 +184,13 @@ impl AnswerFilter {
 /// One answer of the provider, as the model gave it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AssistantTurn {
-    /// The first choice's message as a JSON object for a request: with reasoning and signatures,
-    /// without members that are `null`, empty, or only in answers (`annotations`, `audio`). Of
-    /// Responses, its items as they came, joined by commas, without reasoning that is neither
-    /// encrypted nor kept by the server, and then without ids. Empty if it was too long or is not
-    /// JSON, or nothing in it was for the proxy.
+    /// The first choice's message as a JSON object for a request: with reasoning and signatures, without members that
+    /// are `null`, empty, or only in answers (`annotations`, `audio`).
+    ///
+    /// In Responses, the items of the answer as they came, joined by commas. Reasoning that is neither encrypted nor
+    /// kept by the server is left out, and with it the ids of all items.
+    ///
+    /// Empty if it was too long, is not JSON, or if nothing in it was for the proxy.
     pub message: Box<str>,
     /// Calls of proxy-executed tools, in their order.
     pub proxy_calls: Vec<ProxyToolCall>,

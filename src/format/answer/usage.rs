@@ -46,7 +46,8 @@ pub(in crate::format) fn parse_count(spelt: &[u8]) -> Option<u32> {
     is_count.then_some(number as u32)
 }
 
-/// Takes a count; also as one that can be edited, where it has a kind and is spelt in digits only.
+/// Takes a count. The second value is the count with its span, if it has a kind and is spelt in digits only, so that it
+/// can be edited.
 pub(in crate::format) fn take_count(
     json: &[u8],
     scan: &mut JsonScanner<'_>,

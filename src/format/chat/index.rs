@@ -99,16 +99,14 @@ impl<'a> ChatIndexer<'a> {
     }
 
     fn read_message(&mut self, scan: &mut JsonScanner<'a>) -> Result<Item, IndexFailure> {
-        let mut seen = SeenKeys::default();
+        let mut seen = SeenKeys::new(MESSAGE_KEYS, IndexFailure::Twice);
         let mut role = Role::UNKNOWN;
         let first_call = self.found.calls.len() as u32;
         let first_annotation = self.found.annotations.len();
         let (mut annotated, mut reasons) = (false, false);
         let mut message = Item::new_empty();
         message.span = scan.walk_object(|scan, key| {
-            check_plain_key(key)?;
-            let key = key.raw_bytes(self.body);
-            seen.mark_once(MESSAGE_KEYS, key, IndexFailure::Twice)?;
+            let key = seen.check_key(self.body, key)?;
             match key {
                 b"role" => role = self.read_role(scan)?,
                 b"content" => message.content = self.read_content(scan)?,
@@ -137,7 +135,7 @@ impl<'a> ChatIndexer<'a> {
         }
         describe_item(&self.found, role.tag, &mut message);
         if role == Role::FUNCTION_RESULT {
-            // It answers the call without an id, whatever id it has.
+            // It answers the legacy call, which has no id.
             message.call_id = None;
         }
         Ok(message)
@@ -178,13 +176,11 @@ impl<'a> ChatIndexer<'a> {
     }
 
     fn read_part(&mut self, scan: &mut JsonScanner<'a>) -> Result<Block, IndexFailure> {
-        let mut seen = SeenKeys::default();
+        let mut seen = SeenKeys::new(PART_KEYS, IndexFailure::TwiceInPart);
         let (mut kind, mut text, mut image) = (None, None, None);
         let (mut marked, mut annotated) = (false, false);
         let span = scan.walk_object(|scan, key| {
-            check_plain_key(key)?;
-            let key = key.raw_bytes(self.body);
-            seen.mark_once(PART_KEYS, key, IndexFailure::TwiceInPart)?;
+            let key = seen.check_key(self.body, key)?;
             match key {
                 b"type" => kind = take_text(scan)?,
                 b"text" => text = take_text(scan)?,
@@ -239,7 +235,7 @@ impl<'a> ChatIndexer<'a> {
         Ok((url, low))
     }
 
-    /// Reads the calls of a message. It stays where one of them is not an object, nor are they a list.
+    /// Reads the calls of a message. The message can never go if they are no list, or if one of them is no object.
     fn read_tool_calls(
         &mut self,
         scan: &mut JsonScanner<'a>,

@@ -1,7 +1,6 @@
 //! Chat completions.
 
 pub mod answer;
-pub(super) mod answer_shape;
 pub(super) mod index;
 pub(super) mod reasoning_members;
 pub(super) mod request;

@@ -138,25 +138,44 @@ pub(in crate::format) const fn check_plain_key(key: JsonString) -> Result<(), In
     }
 }
 
-/// The keys of one object that were read already, a bit for each.
-#[derive(Default)]
-pub(in crate::format) struct SeenKeys(u16);
+/// Checks the keys of one object as they are read.
+pub(in crate::format) struct SeenKeys {
+    /// Those that may stand in it only once; at most 16.
+    keys: &'static [&'static str],
+    /// The error for a key that stands twice.
+    failure: fn(&'static str) -> IndexFailure,
+    /// A bit for each of the keys that was read.
+    seen: u16,
+}
 
 impl SeenKeys {
-    /// Fails with `failure` if `key` is one of `keys` and was read before.
-    pub(in crate::format) fn mark_once(
-        &mut self,
-        keys: &[&'static str],
-        key: &[u8],
-        failure: impl FnOnce(&'static str) -> IndexFailure,
-    ) -> Result<(), IndexFailure> {
-        if let Some(at) = keys.iter().position(|name| name.as_bytes() == key) {
-            if self.0 & (1 << at) != 0 {
-                return Err(failure(keys[at]));
-            }
-            self.0 |= 1 << at;
+    pub(in crate::format) const fn new(
+        keys: &'static [&'static str],
+        failure: fn(&'static str) -> IndexFailure,
+    ) -> Self {
+        let seen = 0;
+        Self {
+            keys,
+            failure,
+            seen,
         }
-        Ok(())
+    }
+
+    /// The key as spelled. Fails if it has escapes, or stands twice and may not.
+    pub(in crate::format) fn check_key<'a>(
+        &mut self,
+        body: &'a [u8],
+        key: JsonString,
+    ) -> Result<&'a [u8], IndexFailure> {
+        check_plain_key(key)?;
+        let key = key.raw_bytes(body);
+        if let Some(at) = self.keys.iter().position(|name| name.as_bytes() == key) {
+            if self.seen & (1 << at) != 0 {
+                return Err((self.failure)(self.keys[at]));
+            }
+            self.seen |= 1 << at;
+        }
+        Ok(key)
     }
 }
 

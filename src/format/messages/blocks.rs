@@ -172,12 +172,10 @@ impl<'a> ContentBlockReader<'a, '_> {
     }
 
     fn read_block(&mut self, scan: &mut JsonScanner<'a>) -> Result<ReadBlock<'a>, IndexFailure> {
-        let mut seen = SeenKeys::default();
+        let mut seen = SeenKeys::new(BLOCK_KEYS, IndexFailure::TwiceInPart);
         let mut read = ReadBlock::default();
         read.span = scan.walk_object(|scan, key| {
-            check_plain_key(key)?;
-            let key = key.raw_bytes(self.body);
-            seen.mark_once(BLOCK_KEYS, key, IndexFailure::TwiceInPart)?;
+            let key = seen.check_key(self.body, key)?;
             match key {
                 b"type" => read.kind = take_raw_text(self.body, scan)?,
                 b"text" => read.text = take_text(scan)?,

@@ -23,7 +23,6 @@ use crate::{
             describe::describe_item,
             indexing::{
                 self, IndexFailure, ReadContent, Role, SeenKeys, add_annotations, check_item_count,
-                check_plain_key,
             },
         },
         values::{skip_value, take_raw_text},
@@ -127,13 +126,11 @@ impl<'a> MessagesIndexer<'a> {
         if scan.peek() != Some(b'{') {
             return Err(IndexFailure::Shape("a message that is not an object"));
         }
-        let mut seen = SeenKeys::default();
+        let mut seen = SeenKeys::new(MESSAGE_KEYS, IndexFailure::Twice);
         let (mut role, mut annotated) = (Role::UNKNOWN, false);
         let mut content = ReadContent::Plain(Content::Absent);
         let span = scan.walk_object(|scan, key| {
-            check_plain_key(key)?;
-            let key = key.raw_bytes(self.body);
-            seen.mark_once(MESSAGE_KEYS, key, IndexFailure::Twice)?;
+            let key = seen.check_key(self.body, key)?;
             match key {
                 b"role" => role = self.read_role(scan)?,
                 b"content" => content = self.read_content(scan)?,

@@ -1,9 +1,9 @@
 //! Places of the cache markers that the proxy adds.
 //!
-//! The provider writes its cache at markers only, and finds what was written before at most 20 blocks behind one. So
-//! the newest input has a marker for the next request to find, and the input before it one at the block that had it in
-//! the request before, however many blocks came since. The tools with the system prompt, and the task, have one each:
-//! these stay when the guard cuts what follows them.
+//! The provider writes its cache at markers only. From a marker, it looks back over at most 20 blocks for what an earlier
+//! request wrote. So the two newest inputs are marked: the newest one for the next request to find, and the one before
+//! it at the block that was marked in the request before, however many blocks came since. The tools with the system
+//! prompt have a marker, and so has the task: both stay when the guard cuts what follows them.
 //!
 //! Blocks are marked, not the request as a whole: Anthropic's automatic marker is one place only, and not known to all
 //! who host the API. The provider ignores a marker whose prefix is too short to be cached.

@@ -5,8 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{
     conversation::Author,
-    format::{ProxyToolCall, text_request::TextRequest, values::walk_if_object},
-    json::scan::JsonScanner,
+    format::{ProxyToolCall, text_request::TextRequest, values::find_member},
 };
 
 pub(in crate::format) fn wrap_items(items: &[&str]) -> String {
@@ -28,13 +27,7 @@ pub(in crate::format) fn write_entries(items: &[&str]) -> String {
 
 /// Whether the JSON of an item is a block of an entry, and no entry.
 fn is_block(item: &str) -> bool {
-    let mut has_role = false;
-    let mut scan = JsonScanner::new(item.as_bytes(), 0);
-    let walked = walk_if_object(&mut scan, |scan, key| {
-        has_role |= &item.as_bytes()[key.span.range()] == b"role";
-        scan.take_value().map(|_| ())
-    });
-    walked.is_ok() && !has_role
+    find_member(item.as_bytes(), 0, b"role").is_none()
 }
 
 pub(in crate::format) fn text_item(author: Author, escaped: &str) -> String {

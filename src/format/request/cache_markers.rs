@@ -8,7 +8,7 @@ use crate::{
         edit::{Edits, Rope},
     },
     format::messages::markers::{self, MARKER_KEY},
-    json::scan::{JsonKind, JsonScanner, MalformedJson, Span},
+    json::scan::{JsonKind, Span},
 };
 
 /// Top-level members with markers: of tools, and of the whole request.
@@ -49,15 +49,12 @@ impl Conversation {
     pub(crate) fn unset_cache_markers(&self, item: usize, edits: &mut Edits) {
         let blocks = self.blocks_of(&self.items[item]).iter();
         for block in blocks.filter(|block| block.marked) {
-            let mut scan = JsonScanner::new(&self.body, block.span.start as usize);
-            // The block was read before.
-            let _ = scan.walk_object(|scan, key| {
-                let (value, kind) = scan.take_value()?;
-                if self.raw_bytes(key) == MARKER_KEY.as_bytes() && kind != JsonKind::Null {
-                    edits.replace(value, "null");
+            for member in self.list_members(block.span.start) {
+                let is_marker = self.raw_bytes(member.key) == MARKER_KEY.as_bytes();
+                if is_marker && member.kind != JsonKind::Null {
+                    edits.replace(member.value, "null");
                 }
-                Ok::<_, MalformedJson>(())
-            });
+            }
         }
     }
 

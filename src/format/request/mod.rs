@@ -5,7 +5,6 @@ pub mod block_binding;
 pub(super) mod cache_markers;
 pub(super) mod reasoning;
 mod required_members;
-mod tools;
 mod write;
 
 use bytes::Bytes;
@@ -346,7 +345,7 @@ impl Conversation {
     /// Whether the request asks for several choices; a tool loop could continue only one of them.
     pub fn asks_for_many(&self) -> bool {
         match self.format {
-            Format::Chat => chat::answer_shape::asks_for_many(self),
+            Format::Chat => chat::request::asks_for_many(self),
             Format::Messages | Format::Responses => false,
             #[cfg(test)]
             Format::Toy => false,
@@ -358,7 +357,7 @@ impl Conversation {
         let newest = self.items.last();
         newest.is_some_and(|item| item.author == Author::Model)
             || match self.format {
-                Format::Chat => chat::answer_shape::continues_message(self),
+                Format::Chat => chat::request::continues_message(self),
                 Format::Messages | Format::Responses => false,
                 #[cfg(test)]
                 Format::Toy => false,

@@ -1,4 +1,4 @@
-//! Writes items and texts of the layers above in the format of the request.
+//! Writes items, texts and tools of the layers above in the format of the request.
 //!
 //! A text named `escaped` is the raw content of a JSON string.
 
@@ -13,6 +13,7 @@ use crate::{
     format::{
         AssistantTurn, ProxyToolCall, chat, messages, responses,
         text_request::{AnswerLimit, TextRequest},
+        tools::{ToolForm, ToolSchema},
     },
     json::text::escape_text,
 };
@@ -67,33 +68,31 @@ impl Format {
         max_bytes: usize,
         max_argument_bytes: usize,
     ) -> Option<Box<str>> {
-        match self {
-            Self::Chat => {
-                let item = chat::write::answer_item(turn, max_bytes, max_argument_bytes);
-                Some(item)
-            }
-            Self::Messages | Self::Responses => {
-                self.write_block_answer(turn, max_bytes, max_argument_bytes)
-            }
-            #[cfg(test)]
-            Self::Toy => Some(toy::write::answer_item(turn)),
-        }
-    }
-
-    /// An answer that is a list of blocks. `None` where its thinking is too long to be sent again, or was not kept: servers
-    /// refuse calls that come back without the thinking before them.
-    fn write_block_answer(
-        self,
-        turn: &AssistantTurn,
-        max_bytes: usize,
-        max_argument_bytes: usize,
-    ) -> Option<Box<str>> {
         let is_overlong = |call: &ProxyToolCall| call.is_overlong(max_argument_bytes);
         let fits = !turn.message.is_empty() && turn.message.len() <= max_bytes;
         if fits && !turn.proxy_calls.iter().any(is_overlong) {
             return Some(turn.message.clone());
         }
-        // Its calls stay, since the results need them, and so does its thinking.
+        // Its calls stay, since the results need them.
+        match self {
+            Self::Chat => Some(chat::write::reduce_answer(turn, max_argument_bytes)),
+            Self::Messages | Self::Responses => {
+                self.reduce_blocks(turn, max_bytes, max_argument_bytes)
+            }
+            #[cfg(test)]
+            Self::Toy => Some(turn.message.clone()),
+        }
+    }
+
+    /// An answer that is a list of blocks, without anything but its thinking, and its calls or its continuation block.
+    /// `None` if its thinking is too long to be sent again, or was not kept: servers refuse calls that come back without
+    /// the thinking before them.
+    fn reduce_blocks(
+        self,
+        turn: &AssistantTurn,
+        max_bytes: usize,
+        max_argument_bytes: usize,
+    ) -> Option<Box<str>> {
         let answer = self.index_items(&[&turn.message])?;
         let mut calls = turn.proxy_calls.iter();
         let mut blocks: Vec<Cow<'_, str>> = Vec::new();
@@ -128,8 +127,33 @@ impl Format {
         in_format!(self, write::result_item(call, text))
     }
 
+    /// An entry among the messages that brings tools; empty where the format has none. `schemas`: elements of a list of
+    /// tools, with commas between them.
+    pub fn write_tools_entry(self, schemas: &str) -> String {
+        match self {
+            Self::Messages => messages::tools::write_entry(schemas),
+            Self::Responses => responses::tools::write_entry(schemas),
+            Self::Chat => String::new(),
+            #[cfg(test)]
+            Self::Toy => String::new(),
+        }
+    }
+
     pub fn text_request(self, request: &TextRequest<'_>) -> Bytes {
         in_format!(self, write::text_request(request))
+    }
+}
+
+impl ToolForm {
+    /// Writes the tool as an element of the list.
+    pub fn write_tool(self, tool: &ToolSchema<'_>) -> String {
+        match self {
+            Self::ChatTools | Self::ChatStrictTools | Self::ChatFunctions => {
+                chat::tools::write_tool(self, tool)
+            }
+            Self::MessagesTools => messages::tools::write_tool(tool),
+            Self::ResponsesTools => responses::tools::write_tool(tool),
+        }
     }
 }
 

@@ -117,6 +117,14 @@ impl OutputItem {
         matches!(self.kind, EntryKind::Answer(AnswerPart::Reasoning))
     }
 
+    /// The texts of a message; none of reasoning.
+    fn message_texts(&self) -> &[JsonString] {
+        match self.is_message() {
+            true => &self.texts,
+            false => &[],
+        }
+    }
+
     const fn is_message(&self) -> bool {
         matches!(self.kind, EntryKind::Answer(AnswerPart::Text))
     }

@@ -8,7 +8,7 @@ use crate::{
     conversation::{Arguments, Call, Link, LinkKind, annotation},
     format::{
         index::{
-            indexing::{IndexFailure, SeenKeys, check_plain_key},
+            indexing::{IndexFailure, SeenKeys},
             sealed::measure_sealed,
         },
         values::{skip_value, take_caller, take_raw_text, take_text},
@@ -66,13 +66,11 @@ impl<'a> Entry<'a> {
         reader: &ValueReader<'a, '_>,
         scan: &mut JsonScanner<'a>,
     ) -> Result<Self, IndexFailure> {
-        let mut seen = SeenKeys::default();
+        let mut seen = SeenKeys::new(ENTRY_KEYS, IndexFailure::Twice);
         let mut kind = EntryType::default();
         let mut entry = Self::default();
         entry.span = scan.walk_object(|scan, key| {
-            check_plain_key(key)?;
-            let key = key.raw_bytes(reader.body);
-            seen.mark_once(ENTRY_KEYS, key, IndexFailure::Twice)?;
+            let key = seen.check_key(reader.body, key)?;
             match key {
                 b"type" => entry.type_name = take_text(scan)?,
                 b"role" => kind.role = take_raw_text(reader.body, scan)?,

@@ -3,9 +3,7 @@
 use crate::{
     conversation::{Block, BlockKind, Content, Conversation, annotation},
     format::{
-        index::indexing::{
-            IndexFailure, ReadContent, SeenKeys, check_item_count, check_plain_key, read_content,
-        },
+        index::indexing::{IndexFailure, ReadContent, SeenKeys, check_item_count, read_content},
         values::{skip_value, take_raw_text, take_text},
     },
     json::scan::{JsonKind, JsonScanner, JsonString, Span},
@@ -104,12 +102,10 @@ impl<'a> ValueReader<'a, '_> {
     }
 
     fn read_part(&self, scan: &mut JsonScanner<'a>) -> Result<ValuePart<'a>, IndexFailure> {
-        let mut seen = SeenKeys::default();
+        let mut seen = SeenKeys::new(PART_KEYS, IndexFailure::TwiceInPart);
         let mut part = ValuePart::default();
         part.span = scan.walk_object(|scan, key| {
-            check_plain_key(key)?;
-            let key = key.raw_bytes(self.body);
-            seen.mark_once(PART_KEYS, key, IndexFailure::TwiceInPart)?;
+            let key = seen.check_key(self.body, key)?;
             match key {
                 b"type" => part.kind = take_raw_text(self.body, scan)?,
                 b"text" => part.text = take_text(scan)?,

@@ -1,7 +1,7 @@
 //! The calls of one answer: which fragments belong together, and who executes each call.
 //!
-//! Names come in fragments. A name that is not the beginning of a proxy-executed tool's is the
-//! client's at once; any other is decided by the arguments after it, the next call, or the end.
+//! Names come in fragments. As soon as no name of a proxy-executed tool begins like a name, the call is the client's. Any
+//! other call is decided by the arguments after its name, by the next call, or by the end of the answer.
 
 use smallvec::SmallVec;
 

@@ -9,7 +9,7 @@ use crate::{
         AnswerEvent, AnswerEvents, CallFragment, Finish,
         answer::usage,
         values::{
-            ObjectSpans, ReadResult, finish_kind, parse_index, skip_value, take_nonempty_text,
+            ObjectSpans, ReadResult, finish_kind, skip_value, take_index, take_nonempty_text,
             take_text, walk_if_object,
         },
     },
@@ -97,10 +97,7 @@ impl<'a> ChatAnswerReader<'a> {
         let (mut message, mut index) = (None, 0);
         let choice = walk_if_object(scan, |scan, key| {
             match key.raw_bytes(self.json) {
-                b"index" => {
-                    index =
-                        parse_index(self.json, scan.take_value()?.0).map_or(0, |(index, _)| index)
-                }
+                b"index" => index = take_index(self.json, scan)?.map_or(0, |(index, _)| index),
                 b"delta" | b"message" if scan.peek() == Some(b'{') => {
                     message = Some(self.read_message(scan)?);
                 }
@@ -197,7 +194,7 @@ impl<'a> ChatAnswerReader<'a> {
         let mut call = CallFragment::default();
         let span = walk_if_object(scan, |scan, key| {
             match key.raw_bytes(self.json) {
-                b"index" => call.index = parse_index(self.json, scan.take_value()?.0),
+                b"index" => call.index = take_index(self.json, scan)?,
                 b"id" => call.id = take_nonempty_text(scan)?,
                 b"function" if scan.peek() == Some(b'{') => {
                     self.read_function(scan, &mut call)?;

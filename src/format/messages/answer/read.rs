@@ -9,7 +9,7 @@ use crate::{
         AnswerEvent, AnswerEvents, CallFragment, Finish, FinishKind,
         answer::input_changes::{INPUT_CHANGES, read_input_changes},
         values::{
-            ObjectSpans, ReadResult, finish_kind, parse_index, read_list, skip_value,
+            ObjectSpans, ReadResult, finish_kind, read_list, skip_value, take_index,
             take_nonempty_text, take_text,
         },
     },
@@ -71,7 +71,7 @@ impl<'a> MessagesAnswerReader<'a> {
     fn read_member(&mut self, scan: &mut JsonScanner<'a>, key: JsonString) -> ReadResult {
         match key.raw_bytes(self.json) {
             b"type" => self.kind = take_text(scan)?,
-            b"index" => self.answer.index = parse_index(self.json, scan.take_value()?.0),
+            b"index" => self.answer.index = take_index(self.json, scan)?,
             b"id" => self.answer.id = take_nonempty_text(scan)?,
             b"model" => self.answer.model = take_nonempty_text(scan)?,
             b"delta" | b"content_block" if scan.peek() == Some(b'{') => {

@@ -58,10 +58,7 @@ impl BlockAnswer for ResponsesAnswer {
         let blocks = items.iter().map(|item| WholeBlock {
             span: item.span,
             new: item.new_block(json),
-            texts: match item.is_message() {
-                true => item.texts.to_vec(),
-                false => Vec::new(),
-            },
+            texts: item.message_texts().to_vec(),
         });
         Some((*span, blocks.collect()))
     }
@@ -85,8 +82,7 @@ impl BlockAnswer for ResponsesAnswer {
         let begins = answer.kind == EventKind::ItemBegin;
         joined.edit_index(answer.output_index, begins, current, edits);
         joined.edit_texts(event, edits, summarizer);
-        let item_texts = answer.item.iter().filter(|item| item.is_message());
-        let item_texts = item_texts.flat_map(|item| &item.texts);
+        let item_texts = answer.item.iter().flat_map(OutputItem::message_texts);
         for text in answer.repeated_text.iter().chain(item_texts) {
             if let Some(visible) = current.cut_repeated_text(text.raw_bytes(json)) {
                 edits.replace(text.span, visible);
@@ -153,8 +149,7 @@ impl BlockState<ResponsesAnswer> {
         let items = answer.response.output.iter().flat_map(|(_, items)| items);
         let cut = items.enumerate().map(|(at, item)| {
             let is_removed = self.is_removed_item(json, item, at);
-            let texts = item.texts.iter();
-            let texts = texts.filter(|_| item.is_message() && !is_removed);
+            let texts = item.message_texts().iter().filter(|_| !is_removed);
             let texts = texts.filter_map(|text| {
                 let visible = self.cut_repeated_text(text.raw_bytes(json))?;
                 Some((text.span, visible))

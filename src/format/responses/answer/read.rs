@@ -13,7 +13,7 @@ use crate::{
         },
         responses::kinds::{CallShape, EntryType},
         values::{
-            ReadResult, finish_kind, parse_index, read_list, skip_value, take_nonempty_text,
+            ReadResult, finish_kind, read_list, skip_value, take_index, take_nonempty_text,
             take_raw_text, take_text, walk_if_object,
         },
     },
@@ -84,12 +84,8 @@ impl<'a> ResponsesReader<'a> {
     fn read_member(&mut self, scan: &mut JsonScanner<'a>, key: JsonString) -> ReadResult {
         match key.raw_bytes(self.json) {
             b"type" => self.kind = take_text(scan)?,
-            b"sequence_number" => {
-                self.answer.sequence_number = parse_index(self.json, scan.take_value()?.0);
-            }
-            b"output_index" => {
-                self.answer.output_index = parse_index(self.json, scan.take_value()?.0);
-            }
+            b"sequence_number" => self.answer.sequence_number = take_index(self.json, scan)?,
+            b"output_index" => self.answer.output_index = take_index(self.json, scan)?,
             b"delta" => self.delta = take_text(scan)?,
             // The answer itself has a member of this name too, an object.
             b"text" => self.text = take_text(scan)?,

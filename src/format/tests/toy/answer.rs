@@ -14,7 +14,7 @@ use crate::{
             AssembledCall, BlockAnswer, BlockAssembler, BlockState, BlockStep, JoinedResponse,
             NewBlock, ParsedEvent, TrackedBlock, WholeBlock,
         },
-        values::{ReadResult, parse_index, skip_value, take_text, walk_if_object},
+        values::{ReadResult, skip_value, take_index, take_text, walk_if_object},
     },
     json::{
         scan::{JsonKind, JsonScanner, JsonString, MalformedJson, Span},
@@ -103,7 +103,7 @@ impl ToyAnswer {
         match &json[key.span.range()] {
             b"tag" => self.tag = take_text(scan)?,
             b"engine" => self.engine = take_text(scan)?,
-            b"piece" => self.index = parse_index(json, scan.take_value()?.0),
+            b"piece" => self.index = take_index(json, scan)?,
             b"shut" => self.is_shut = scan.take_value()?.1 == JsonKind::True,
             b"more" => self.events.extend(take_text(scan)?.map(AnswerEvent::Text)),
             b"pieces" => {
