@@ -41,8 +41,8 @@ impl Format {
         }
     }
 
-    /// Whether a request of this format may have an entry that brings tools, where the provider takes it in requests of
-    /// format `taken`. A provider that refused a prompt of its own behind a result refuses that too.
+    /// Whether a request of this format may have an entry that brings tools; the provider takes it in requests of format
+    /// `taken`. A provider that refuses a prompt in an entry of its own behind a result refuses this entry too.
     fn takes_tools_entry(self, taken: Self, profile: &Profile) -> bool {
         self == taken
             && profile.past_reasoning != PastReasoning::Read

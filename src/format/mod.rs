@@ -1,13 +1,15 @@
-//! Wire formats: requests are read into a [`Conversation`](crate::conversation::Conversation) and
-//! edited; answers are read into [`AnswerEvent`]s, and parts of them are removed.
+//! Wire formats: requests are read into a [`Conversation`](crate::conversation::Conversation) and edited; answers are
+//! read into [`AnswerEvent`]s, and parts of them are removed.
 //!
-//! The functions of `request`, `write` and `index` call the folder of the format, which alone knows the
-//! shape of its JSON: by `in_format!` where every folder has the function, else by a `match` over
-//! [`Format`](crate::conversation::Format) that names each of them. One [`AnswerReader`] per format turns an event of a
-//! stream, or a whole body, into answer events, which hold spans and copy nothing. [`ResponseSummarizer`] sums them up for health and session; the [`AnswerRewriter`]
-//! removes what [`AnswerFilter`] names.
+//! There is a folder for each format, which alone knows the shape of its JSON. The files beside these folders are for
+//! all formats. Some of them hold what the folders share (`values`, `tools`, `text_request`, most of `index` and
+//! `answer`). Others stand above the folders and choose one of them (`request`, `index/mod.rs`, `answer/by_format.rs`,
+//! `answer_rewriter/mod.rs`): by `in_format!` if every folder has the function, else by a `match` over
+//! [`Format`](crate::conversation::Format) that names every format. What a format fixes for every provider is its row of
+//! [`FormatRules`].
 //!
-//! What a format fixes for every provider is its row of [`FormatRules`].
+//! An [`AnswerReader`] turns each event of a stream into answer events, which hold spans and copy nothing.
+//! [`ResponseSummarizer`] sums them up for health and session. The [`AnswerRewriter`] removes what [`AnswerFilter`] names.
 
 /// The constant or function of this path in the folder of a format: each of them has one.
 macro_rules! in_format {
@@ -35,12 +37,15 @@ pub mod responses;
 mod rules;
 #[cfg(test)]
 mod tests;
+mod text_request;
+mod tools;
 mod values;
 
 pub use self::{
     answer::{
         AnswerEvent, AnswerEvents, AnswerFilter, AssistantTurn, CallFragment, ContinuationBlock,
-        Finish, FinishKind, PrecedingText, ProxyToolCall, UsageCount, UsageCountKind, UsageReport,
+        Finish, FinishKind, PrecedingText, ProxyToolCall, SentEvents, UsageCount, UsageCountKind,
+        UsageReport,
         by_format::{AnswerReader, ParsedAnswer},
         input_changes::InputChanges,
         response_summary::{ResponseSummarizer, ResponseSummary},
@@ -48,11 +53,8 @@ pub use self::{
     },
     answer_rewriter::{AnswerRewriter, EventAction, RewrittenAnswer, StreamEvent},
     errors::{error_body, refusal},
-    request::{
-        beta_header, block_binding,
-        tools::{ClientTools, ToolArgument, ToolForm, ToolSchema},
-        write::{AnswerLimit, TextRequest},
-    },
-    responses::answer::SentEvents,
+    request::{beta_header, block_binding},
     rules::{FormatRules, ReasoningPlace},
+    text_request::{AnswerLimit, TextRequest},
+    tools::{ClientTools, ToolArgument, ToolForm, ToolSchema},
 };

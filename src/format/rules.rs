@@ -18,24 +18,25 @@ pub struct FormatRules {
     pub client_header: Option<&'static str>,
     /// Whether clients may open a websocket at the path of a request.
     pub opens_websockets: bool,
-    /// Whether servers may demand that user and assistant take turns. Those of Messages make one message of adjacent
-    /// entries, and in Responses an answer has many.
+    /// Whether servers may demand that user and assistant take turns. Servers of Messages join adjacent entries of one
+    /// role; in Responses, an answer has many entries.
     pub may_alternate: bool,
-    /// Whether a provider may refuse entries for the roles that stand side by side. In Responses nothing alternates.
+    /// Whether a provider may refuse an entry because of the role of the entry before it. In Responses, roles need not
+    /// alternate.
     pub pairs_roles: bool,
     /// Whether the parts of an answer are entries of their own, so that answers in a row are taken for one.
     pub joins_answers: bool,
-    /// Whether clients say where they run in a user entry of its own, and what is to be done in one behind it.
+    /// Whether the task may be two user entries: the first says where the client runs, the second what is to be done.
     pub states_task_apart: bool,
     /// Whether a result may stand apart from its call.
     pub pairs_apart: bool,
-    /// Whether the server runs a program anew with the results of its calls, until the program's own output is there.
+    /// Whether the server runs a program again from its beginning with the results of its calls, until it has an output.
     pub replays_programs: bool,
-    /// Whether the model never reads the results of calls that a program made: Anthropic gives them to the container, and
-    /// counts them nowhere (<https://platform.claude.com/docs/en/agents-and-tools/tool-use/programmatic-tool-calling>).
+    /// Whether the model never reads the results of calls that a program made. Anthropic gives them to the container only,
+    /// and counts no tokens for them (<https://platform.claude.com/docs/en/agents-and-tools/tool-use/programmatic-tool-calling>).
     pub hides_program_results: bool,
-    /// Whether long results are truncated although the provider manages the context. Where it holds the history, they
-    /// could not be truncated later.
+    /// Whether long results are truncated although the provider manages the context. If the provider holds the history,
+    /// they cannot be truncated later.
     pub truncates_managed_history: bool,
     pub reasoning: ReasoningPlace,
     /// The author of an entry that brings tools; `None` where there is no such entry.
@@ -46,10 +47,10 @@ pub struct FormatRules {
     pub lists_tools_in_entries: bool,
     /// The type of a block that is a document.
     pub document_type: Option<&'static str>,
-    /// The value that replaces a removed content beside calls.
+    /// The value that replaces the content of an answer with calls, if the content is removed.
     pub empty_content: &'static str,
-    /// Members of an entry or a block that change from request to request without another meaning. Some clients leave
-    /// them out of what they send back, and digests do too.
+    /// Members of an entry or a block that may change from request to request without a change of meaning. Some clients
+    /// do not send them back, so digests leave them out.
     pub bookkeeping: &'static [&'static [u8]],
     /// Bytes held of an event that may have to be complete before it goes on.
     pub max_whole_event: usize,
@@ -69,7 +70,8 @@ pub enum ReasoningPlace {
 }
 
 impl ReasoningPlace {
-    /// It is left out apart from the blocks of an answer, and is joined with that of hidden rounds before it.
+    /// Whether it can be left out without touching the blocks of the answer. The reasoning of hidden rounds before the
+    /// answer is joined with it.
     pub const fn is_beside_blocks(self) -> bool {
         match self {
             Self::Members => true,
@@ -77,7 +79,7 @@ impl ReasoningPlace {
         }
     }
 
-    /// It is refused beside other neighbours than it had.
+    /// Whether it is refused where it stands beside other blocks than those it was made with.
     pub const fn needs_neighbours(self) -> bool {
         match self {
             Self::Members => false,
@@ -85,7 +87,7 @@ impl ReasoningPlace {
         }
     }
 
-    /// What it led to names it by an id, and is refused without it.
+    /// Whether it has an id that the entries it led to depend on: they are refused without it.
     pub const fn has_id(self) -> bool {
         match self {
             Self::Members | Self::Blocks => false,

@@ -1,10 +1,11 @@
 //! Single values of a JSON text, shared by the readers of all formats.
 
 use serde_json::Value;
+use smallvec::SmallVec;
 
 use super::FinishKind;
 use crate::{
-    conversation::{Conversation, edit::Edits},
+    conversation::{Conversation, Field, edit::Edits},
     json::scan::{JsonKind, JsonScanner, JsonString, MalformedJson, Span},
 };
 
@@ -20,6 +21,14 @@ pub(super) fn take_text(scan: &mut JsonScanner<'_>) -> Result<Option<JsonString>
         Some(b'"') => scan.take_string().map(Some),
         _ => skip_value(scan).map(|()| None),
     }
+}
+
+/// Takes any value; gives the raw content of a string, and nothing of any other value.
+pub(super) fn take_raw_text<'a>(
+    json: &'a [u8],
+    scan: &mut JsonScanner<'_>,
+) -> Result<&'a [u8], MalformedJson> {
+    Ok(take_text(scan)?.map_or(b"", |text| text.raw_bytes(json)))
 }
 
 /// Takes any value; gives it if it is a string that is not empty.
@@ -40,6 +49,50 @@ pub(super) fn walk_if_object<'a>(
     }
 }
 
+/// An object whose members matter, by their spans.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ObjectSpans {
+    pub(super) span: Span,
+    pub(super) members: SmallVec<[Field; 4]>,
+}
+
+impl ObjectSpans {
+    pub(super) fn read(scan: &mut JsonScanner<'_>) -> Result<Self, MalformedJson> {
+        let mut members = SmallVec::new();
+        let span = scan.walk_object(|scan, key| {
+            let (value, kind) = scan.take_value()?;
+            members.push(Field { key, value, kind });
+            Ok::<_, MalformedJson>(())
+        })?;
+        Ok(Self { span, members })
+    }
+
+    /// The first member of this name.
+    pub(super) fn find_member(&self, json: &[u8], name: &[u8]) -> Option<&Field> {
+        let mut members = self.members.iter();
+        members.find(|member| &json[member.key.span.range()] == name)
+    }
+
+    pub(super) fn find_text(&self, json: &[u8], name: &[u8]) -> Option<JsonString> {
+        let value = self.find_member(json, name)?.value;
+        JsonScanner::new(json, value.start as usize)
+            .take_string()
+            .ok()
+    }
+
+    /// The raw content of a string; empty if the member is none.
+    pub(super) fn text_bytes<'a>(&self, json: &'a [u8], name: &[u8]) -> &'a [u8] {
+        let member = self.find_member(json, name);
+        let text = member.and_then(|it| json[it.value.range()].strip_prefix(b"\""));
+        text.map_or(b"", |text| &text[..text.len() - 1])
+    }
+
+    /// The value of its `type`, as spelt.
+    pub(super) fn type_name<'a>(&self, json: &'a [u8]) -> &'a [u8] {
+        self.text_bytes(json, b"type")
+    }
+}
+
 /// Elements of a list in an answer that are read; an answer has far fewer.
 const MAX_ELEMENTS: usize = 4_096;
 
@@ -56,19 +109,19 @@ pub(super) fn read_list<'a, T>(
     Ok((elements.len() <= MAX_ELEMENTS).then_some((span, elements)))
 }
 
-/// Takes a `caller`: gives the id of the program that it names, or the kind of caller where that has no id that is known.
-/// Nothing has such an id, so what it called stays.
+/// Takes a `caller`: gives the id of the program that it names. For a caller of an unknown kind it gives the kind: no
+/// program has this id, so what it called stays. `None` if the model itself called.
 pub(super) fn take_caller(
     json: &[u8],
     scan: &mut JsonScanner<'_>,
 ) -> Result<Option<JsonString>, MalformedJson> {
     let (mut program, mut kind) = (None, None);
-    walk_if_object(scan, |scan, key| match &json[key.span.range()] {
+    walk_if_object(scan, |scan, key| match key.raw_bytes(json) {
         b"caller_id" | b"tool_id" => take_text(scan).map(|id| program = id),
         b"type" => take_text(scan).map(|it| kind = it),
         _ => skip_value(scan),
     })?;
-    Ok(program.or(kind.filter(|kind| &json[kind.span.range()] != b"direct")))
+    Ok(program.or(kind.filter(|kind| kind.raw_bytes(json) != b"direct")))
 }
 
 /// The last value of the member `name` in the object that begins at `start`; `None` if there is no
@@ -77,7 +130,7 @@ pub(super) fn find_member(json: &[u8], start: u32, name: &[u8]) -> Option<(Span,
     let mut found = None;
     let walked = walk_if_object(&mut JsonScanner::new(json, start as usize), |scan, key| {
         let value = scan.take_value()?;
-        if &json[key.span.range()] == name {
+        if key.raw_bytes(json) == name {
             found = Some(value);
         }
         Ok(())
@@ -101,6 +154,16 @@ pub(super) fn parse_field(conversation: &Conversation, name: &str) -> Value {
     value.unwrap_or_default()
 }
 
+/// Removes members of an object. `members` are all of them, in their order.
+pub(super) fn remove_members(
+    members: &[Field],
+    edits: &mut Edits,
+    is_removed: impl Fn(&Field) -> bool,
+) {
+    let spans: Vec<Span> = members.iter().map(Field::full_span).collect();
+    edits.remove_items(&spans, |at| is_removed(&members[at]));
+}
+
 /// Inserts a member into an object, before its others.
 pub(super) fn insert_first_member(
     conversation: &Conversation,
@@ -113,14 +176,19 @@ pub(super) fn insert_first_member(
     edits.insert(object.start + 1, format!("{member}{comma}"));
 }
 
-/// The value if it is a whole number that is not negative.
-pub(super) fn parse_index(json: &[u8], value: Span) -> Option<(u64, Span)> {
-    let digits = std::str::from_utf8(&json[value.range()]).ok()?;
-    Some((digits.parse().ok()?, value))
+/// Takes any value; gives it if it is a whole number that is not negative.
+pub(super) fn take_index(
+    json: &[u8],
+    scan: &mut JsonScanner<'_>,
+) -> Result<Option<(u64, Span)>, MalformedJson> {
+    let (value, _) = scan.take_value()?;
+    let digits = std::str::from_utf8(&json[value.range()]).ok();
+    let index = digits.and_then(|digits| digits.parse().ok());
+    Ok(index.map(|index| (index, value)))
 }
 
-/// Every provider spells the reasons to cut an answer off in its own way. If one is taken for cut
-/// off, the client's loop ends.
+/// Every provider has its own words for an answer that was cut off. A reason that is wrongly taken for one ends the
+/// client's loop.
 pub(super) fn finish_kind(reason: &[u8]) -> FinishKind {
     const CUT_OFF: [&str; 7] = [
         "length",

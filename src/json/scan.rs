@@ -56,6 +56,11 @@ pub struct JsonString {
 }
 
 impl JsonString {
+    /// Its content as spelled in `json`, the text that was scanned.
+    pub fn raw_bytes(self, json: &[u8]) -> &[u8] {
+        &json[self.span.range()]
+    }
+
     /// The span with the quotes.
     pub const fn quoted_span(self) -> Span {
         Span::new(self.span.start as usize - 1, self.span.end as usize + 1)

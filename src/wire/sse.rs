@@ -31,7 +31,7 @@ pub struct SseMessage {
 }
 
 /// Splits a stream. Push a chunk, then take events until there are none.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct SseSplitter {
     /// Most bytes of one event that are buffered.
     limit: usize,
@@ -48,13 +48,14 @@ pub struct SseSplitter {
     too_long: bool,
     /// The last byte was a CR; an LF behind it belongs to the same line end.
     after_cr: bool,
-    /// This is the first event of the stream.
-    first: bool,
+    /// The first event of the stream was taken.
+    has_begun: bool,
 }
 
 /// The kind of the current line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum SseLine {
+    #[default]
     Blank,
     Comment,
     Field,
@@ -65,15 +66,7 @@ impl SseSplitter {
     pub fn new(limit: usize) -> Self {
         Self {
             limit,
-            chunk: Bytes::new(),
-            begin: 0,
-            at: 0,
-            unfinished: BytesGatherer::default(),
-            line: SseLine::Blank,
-            has_field: false,
-            too_long: false,
-            after_cr: false,
-            first: true,
+            ..Self::default()
         }
     }
 
@@ -119,7 +112,7 @@ impl SseSplitter {
 
     /// Whether the line that ends here ends the event. A line before any field is an event without a message.
     fn ends_event(&mut self) -> bool {
-        let line = std::mem::replace(&mut self.line, SseLine::Blank);
+        let line = std::mem::take(&mut self.line);
         self.has_field |= line == SseLine::Field;
         line == SseLine::Blank || !self.has_field
     }
@@ -131,7 +124,7 @@ impl SseSplitter {
         self.unfinished.push(last);
         let raw = std::mem::take(&mut self.unfinished).finish();
         let too_long = std::mem::take(&mut self.too_long) || raw.len() > self.limit;
-        let first = std::mem::take(&mut self.first);
+        let first = !std::mem::replace(&mut self.has_begun, true);
         let message = (!too_long).then(|| parse_message(&raw, first)).flatten();
         SseEvent { raw, message }
     }

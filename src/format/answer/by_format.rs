@@ -8,12 +8,8 @@ use crate::format::tests::toy;
 use crate::{
     conversation::{Api, Format},
     format::{
-        AnswerEvent, AnswerEvents,
-        answer::usage::Usage,
-        chat,
-        errors::error_body::ErrorBody,
-        messages,
-        responses::{self, answer::SentEvents},
+        AnswerEvent, AnswerEvents, SentEvents, answer::usage::Usage, chat,
+        errors::error_body::ErrorBody, messages, responses,
     },
     json::scan::MalformedJson,
     wire::sse::SseMessage,
@@ -119,58 +115,38 @@ impl Format {
     }
 }
 
+/// Does the same with the answer of any format.
+macro_rules! with_answer {
+    ($self:expr, $answer:ident => $result:expr) => {
+        match $self {
+            Self::Chat($answer) => $result,
+            Self::Messages($answer) => $result,
+            Self::Responses($answer) => $result,
+            #[cfg(test)]
+            Self::Toy($answer) => $result,
+        }
+    };
+}
+
 impl AnswerEvents for ParsedAnswer {
     fn events(&self) -> &[AnswerEvent] {
-        match self {
-            Self::Chat(answer) => &answer.events,
-            Self::Messages(answer) => &answer.events,
-            Self::Responses(answer) => &answer.events,
-            #[cfg(test)]
-            Self::Toy(answer) => &answer.events,
-        }
+        with_answer!(self, answer => answer.events())
     }
 
     fn is_end(&self) -> bool {
-        match self {
-            Self::Chat(answer) => answer.is_end(),
-            Self::Messages(answer) => answer.is_end(),
-            Self::Responses(answer) => answer.is_end(),
-            #[cfg(test)]
-            Self::Toy(answer) => answer.is_end(),
-        }
-    }
-}
-
-impl ParsedAnswer {
-    /// Notes that the client got this event of a stream as it came.
-    pub fn note_sent(&self, json: &[u8], sent: &mut SentEvents) {
-        match self {
-            Self::Responses(answer) => answer.note_sent(json, sent),
-            Self::Chat(_) | Self::Messages(_) => {}
-            #[cfg(test)]
-            Self::Toy(_) => {}
-        }
+        with_answer!(self, answer => answer.is_end())
     }
 
-    /// Whether this is a chunk with usage and nothing else, which a client may not expect.
-    pub fn is_usage_only(&self) -> bool {
-        match self {
-            Self::Chat(answer) => answer.is_usage_only(),
-            Self::Messages(_) | Self::Responses(_) => false,
-            #[cfg(test)]
-            Self::Toy(_) => false,
-        }
+    fn has_message(&self) -> bool {
+        with_answer!(self, answer => answer.has_message())
     }
 
-    /// Whether there is a message of the model, or a part of one.
-    pub fn has_message(&self) -> bool {
-        match self {
-            Self::Chat(answer) => answer.has_message(),
-            Self::Messages(answer) => answer.has_content(),
-            Self::Responses(answer) => answer.has_output(),
-            #[cfg(test)]
-            Self::Toy(answer) => answer.has_pieces(),
-        }
+    fn is_usage_only(&self) -> bool {
+        with_answer!(self, answer => answer.is_usage_only())
+    }
+
+    fn note_sent(&self, json: &[u8], sent: &mut SentEvents) {
+        with_answer!(self, answer => answer.note_sent(json, sent))
     }
 }
 

@@ -108,8 +108,8 @@ impl ContinuationScanner {
         }
     }
 
-    /// Takes half an opening tag for text, since no more text comes or it cannot be waited for. An
-    /// unclosed block stays hidden.
+    /// Takes the beginning of an opening tag for text, since no more text comes or it cannot be waited for. An unclosed
+    /// block stays hidden.
     pub(in crate::format) fn give_up(&mut self) {
         if !self.inside {
             self.chars += self.matched as u32;

@@ -1,8 +1,8 @@
 //! Decides which named events of a stream are held until they are complete, though nothing in them is
 //! rewritten.
 
-/// Whether this may be the beginning of an event of the type `expected`. If it may be, so may every
-/// shorter beginning. The name of the event says so, or else the beginning of its data.
+/// Whether this may be the beginning of an event of the type `expected`, by the event's name, or else by the beginning
+/// of its data. If it may be, so may every shorter beginning.
 pub(in crate::format) fn may_be_event(beginning: &[u8], expected: &str) -> bool {
     let mut lines = beginning.split(|byte| matches!(byte, b'\n' | b'\r'));
     let partial = lines.next_back().unwrap_or_default();

@@ -1,6 +1,8 @@
-//! Where blocks that the client does not get stood in an answer: calls of the proxy, and a text that is nothing but a
-//! continuation block. Their records say it by the client's calls and by characters, which is not enough where reasoning
-//! or texts stand between.
+//! The places of blocks that the client does not get: calls of the proxy, and texts that are nothing but a continuation
+//! block.
+//!
+//! The record of such a block says how many calls of the client, or how many characters, came before it. This is not
+//! enough if reasoning or texts stand between the blocks.
 
 use crate::{
     conversation::{Block, BlockKind, Conversation, Format, HiddenPlaces},
@@ -9,8 +11,8 @@ use crate::{
 };
 
 impl AssistantTurn {
-    /// The places; `None` where the records of the blocks say all, and where the answer was too long to be kept. Never where
-    /// reasoning has no place among the blocks.
+    /// The places; `None` if the records of the blocks are enough, if the answer was too long to be kept, and in a format
+    /// whose reasoning does not stand among the blocks.
     pub fn find_hidden_places(&self, format: Format) -> Option<HiddenPlaces> {
         let hides_any = !self.proxy_calls.is_empty() || self.package.is_some();
         let reasoning = format.rules().reasoning;

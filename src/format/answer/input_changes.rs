@@ -2,8 +2,8 @@
 //! (`input_transformations`), in Messages and in Responses. Entries of unknown types are ignored, as both ask.
 
 use crate::{
-    format::values::{skip_value, take_text, walk_if_object},
-    json::scan::{JsonScanner, JsonString, MalformedJson},
+    format::values::{skip_value, take_raw_text, walk_if_object},
+    json::scan::{JsonScanner, MalformedJson},
 };
 
 /// The member of an answer.
@@ -25,8 +25,8 @@ const REASONS: [&str; 9] = [
 /// The label of all other reasons.
 const OTHER_REASON: &str = "other";
 
-/// Blocks of thinking that the provider dropped, and those that it found unfit and gave to the model all the same, by
-/// reason.
+/// Counts of blocks of thinking that did not fit, by reason: those that the provider dropped, and those that it gave to
+/// the model all the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InputChanges {
     dropped: [u32; REASONS.len() + 1],
@@ -75,20 +75,19 @@ pub(in crate::format) fn read_input_changes(
     if scan.peek() != Some(b'[') {
         return scan.take_value().map(|_| None);
     }
-    let text = |text: Option<JsonString>| text.map_or(&b""[..], |text| &json[text.span.range()]);
     let mut changes = InputChanges::default();
     scan.walk_array(|scan| {
-        let (mut kind, mut action, mut reason) = (None, None, None);
+        let (mut kind, mut action, mut reason) = (&b""[..], &b""[..], &b""[..]);
         walk_if_object(scan, |scan, key| {
-            match &json[key.span.range()] {
-                b"type" => kind = take_text(scan)?,
-                b"action" => action = take_text(scan)?,
-                b"reason" => reason = take_text(scan)?,
+            match key.raw_bytes(json) {
+                b"type" => kind = take_raw_text(json, scan)?,
+                b"action" => action = take_raw_text(json, scan)?,
+                b"reason" => reason = take_raw_text(json, scan)?,
                 _ => skip_value(scan)?,
             }
             Ok(())
         })?;
-        changes.add_entry(text(kind), text(action), text(reason));
+        changes.add_entry(kind, action, reason);
         Ok::<_, MalformedJson>(())
     })?;
     Ok(Some(changes))

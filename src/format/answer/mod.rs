@@ -9,6 +9,7 @@ pub(super) mod response_summary;
 pub mod usage;
 pub(super) mod visible_text;
 
+use bytes::Bytes;
 use smallvec::SmallVec;
 
 use crate::{
@@ -26,7 +27,7 @@ pub enum AnswerEvent {
     /// A tool call of the first choice, or a fragment of one.
     Call(CallFragment),
     Usage(UsageReport),
-    /// What became of the thinking in the request: all of it, in place of what was said before.
+    /// What became of the thinking in the request. It replaces what an earlier event said.
     InputChanges(InputChanges),
     Finish(Finish),
     /// The provider reports an error inside the answer.
@@ -77,7 +78,7 @@ pub struct Finish {
     pub first: bool,
 }
 
-/// The events of an answer, or of a part of it, that was read.
+/// What was read of an answer, or of an event of one.
 pub trait AnswerEvents {
     fn events(&self) -> &[AnswerEvent];
 
@@ -99,6 +100,17 @@ pub trait AnswerEvents {
         })
     }
 
+    /// Whether there is a message of the model, or a part of one.
+    fn has_message(&self) -> bool;
+
+    /// Whether this is a chunk with usage and nothing else, which a client may not expect.
+    fn is_usage_only(&self) -> bool {
+        false
+    }
+
+    /// Notes that the client got this event of a stream as it came.
+    fn note_sent(&self, _json: &[u8], _sent: &mut SentEvents) {}
+
     fn iter_texts(&self) -> impl Iterator<Item = JsonString> {
         self.events().iter().filter_map(|event| match event {
             AnswerEvent::Text(text) => Some(*text),
@@ -112,6 +124,15 @@ pub trait AnswerEvents {
             _ => None,
         })
     }
+}
+
+/// What the client has of a stream whose events are numbered, beside their items.
+#[derive(Clone, Default)]
+pub struct SentEvents {
+    /// The raw id of the answer, without quotes, once there was one.
+    pub(in crate::format) id: Option<Bytes>,
+    /// The number of the next event, once there was one.
+    pub(in crate::format) next_number: Option<u64>,
 }
 
 /// A `usage` object.
@@ -163,11 +184,13 @@ impl AnswerFilter {
 /// One answer of the provider, as the model gave it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AssistantTurn {
-    /// The first choice's message as a JSON object for a request: with reasoning and signatures,
-    /// without members that are `null`, empty, or only in answers (`annotations`, `audio`). Of
-    /// Responses, its items as they came, joined by commas, without reasoning that is neither
-    /// encrypted nor kept by the server, and then without ids. Empty if it was too long or is not
-    /// JSON, or nothing in it was for the proxy.
+    /// The first choice's message as a JSON object for a request: with reasoning and signatures, without members that
+    /// are `null`, empty, or only in answers (`annotations`, `audio`).
+    ///
+    /// In Responses, the items of the answer as they came, joined by commas. Reasoning that is neither encrypted nor
+    /// kept by the server is left out, and with it the ids of all items.
+    ///
+    /// Empty if it was too long, is not JSON, or if nothing in it was for the proxy.
     pub message: Box<str>,
     /// Calls of proxy-executed tools, in their order.
     pub proxy_calls: Vec<ProxyToolCall>,

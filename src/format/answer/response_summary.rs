@@ -58,7 +58,7 @@ impl ResponseSummarizer {
     pub fn add_events(&mut self, json: &[u8], events: &[AnswerEvent]) {
         for event in events {
             match event {
-                AnswerEvent::Text(text) => self.add_text(&json[text.span.range()]),
+                AnswerEvent::Text(text) => self.add_text(text.raw_bytes(json)),
                 AnswerEvent::Call(call) => self.add_call(json, call),
                 AnswerEvent::InputChanges(changes) => self.summary.input_changes = *changes,
                 AnswerEvent::Usage(report) => self.add_usage(report.usage),
@@ -82,7 +82,7 @@ impl ResponseSummarizer {
             return;
         }
         let index = call.index.map(|(index, _)| index);
-        let entry = (index.unwrap_or(0), digest_text(&json[id.span.range()]));
+        let entry = (index.unwrap_or(0), digest_text(id.raw_bytes(json)));
         if index.is_none() || !self.calls.contains(&entry) {
             self.calls.push(entry);
         }

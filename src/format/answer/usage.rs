@@ -46,8 +46,23 @@ pub(in crate::format) fn parse_count(spelt: &[u8]) -> Option<u32> {
     is_count.then_some(number as u32)
 }
 
-/// Whether a number is written in digits only, so that an edit can replace it by another one.
-pub(in crate::format) fn is_plain(spelt: &[u8]) -> bool {
+/// Takes a count. The second value is the count with its span, if it has a kind and is spelt in digits only, so that it
+/// can be edited.
+pub(in crate::format) fn take_count(
+    json: &[u8],
+    scan: &mut JsonScanner<'_>,
+    kind: Option<UsageCountKind>,
+) -> Result<(Option<u32>, Option<UsageCount>), MalformedJson> {
+    let (span, _) = scan.take_value()?;
+    let spelt = &json[span.range()];
+    let tokens = parse_count(spelt);
+    let editable = tokens.zip(kind).filter(|_| is_plain(spelt));
+    let editable = editable.map(|(tokens, kind)| UsageCount { kind, tokens, span });
+    Ok((tokens, editable))
+}
+
+/// Whether a number is written in digits only.
+fn is_plain(spelt: &[u8]) -> bool {
     spelt.iter().all(u8::is_ascii_digit) && (spelt.len() == 1 || !spelt.starts_with(b"0"))
 }
 
@@ -69,7 +84,7 @@ pub(in crate::format) fn read_usage(
     let (mut found, mut total) = (ReportedCounts::default(), None);
     let mut counts = SmallVec::new();
     let span = walk_if_object(scan, |scan, key| {
-        let (count, kind) = match &json[key.span.range()] {
+        let (count, kind) = match key.raw_bytes(json) {
             b"prompt_tokens" => (&mut found.prompt[0], Some(Prompt)),
             b"input_tokens" => (&mut found.prompt[1], Some(Prompt)),
             b"completion_tokens" => (&mut found.completion[0], Some(Completion)),
@@ -82,12 +97,9 @@ pub(in crate::format) fn read_usage(
             b"cached_tokens" => (&mut found.cached[4], None),
             _ => return skip_value(scan),
         };
-        let (span, _) = scan.take_value()?;
-        let spelt = &json[span.range()];
-        *count = parse_count(spelt);
-        if let (Some(tokens), Some(kind), true) = (*count, kind, is_plain(spelt)) {
-            counts.push(UsageCount { kind, tokens, span });
-        }
+        let (tokens, editable) = take_count(json, scan, kind)?;
+        *count = tokens;
+        counts.extend(editable);
         Ok(())
     })?;
     let first = |counts: &[Option<u32>]| counts.iter().copied().flatten().next();
@@ -114,7 +126,7 @@ impl ReportedCounts {
         let walked = walk_if_object(scan, |scan, key: JsonString| {
             let (span, _) = scan.take_value()?;
             let tokens = || parse_count(&json[span.range()]);
-            match &json[key.span.range()] {
+            match key.raw_bytes(json) {
                 b"cached_tokens" => self.cached[place] = tokens(),
                 b"cache_write_tokens" => self.cache_written = tokens(),
                 _ => {}

@@ -20,7 +20,7 @@ pub(in crate::format) struct VisibleText {
     needs_separator: bool,
     /// The text ends with the first half of a surrogate pair.
     ends_with_half: bool,
-    /// Texts of two answers are apart without a blank line.
+    /// The format keeps the texts of two answers apart, without a blank line.
     is_apart: bool,
     /// The answer is not the first one, and has no text yet.
     is_new_answer: bool,

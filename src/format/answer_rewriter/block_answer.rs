@@ -14,7 +14,10 @@ use super::{
 };
 use crate::{
     conversation::edit::Edits,
-    format::{AnswerEvent, ResponseSummarizer, UsageReport, answer::AnswerEvents},
+    format::{
+        AnswerEvent, ResponseSummarizer, UsageReport,
+        answer::{AnswerEvents, MAX_MESSAGE_BYTES},
+    },
     json::scan::{JsonString, Span},
 };
 
@@ -24,19 +27,19 @@ pub trait BlockAnswer: AnswerEvents + Sized {
     /// What the client has of all answers so far, beside the number of blocks.
     type Sent: Default;
 
-    /// The answer is a list of blocks. If not, it is one message: a blank line separates its text
-    /// from that of the next answer, and its last chunk may have more than the finish reason.
+    /// The answer is a list of blocks. If it is not, it is one message. Then a blank line separates its text from that of
+    /// the next answer, and its last chunk may have more than the finish reason.
     const IS_LIST: bool = true;
 
-    /// The finish reason of an answer without calls, in a format where that of calls says so.
+    /// The finish reason of an answer without calls, in a format in which the finish reason says that there are calls.
     const END_REASON: Option<&'static str> = None;
 
     /// Reads a whole answer; `None` if it cannot be read.
     fn read_whole(json: &[u8]) -> Option<Self>;
 
-    /// What the event says of a block.
-    fn block_step<'a>(&self, _json: &'a [u8]) -> BlockStep<'a> {
-        BlockStep::None
+    /// What the event says of a block, with the block's index.
+    fn block_step<'a>(&self, _json: &'a [u8]) -> Option<(Option<u64>, BlockStep<'a>)> {
+        None
     }
 
     /// Takes what the event says of blocks.
@@ -139,16 +142,15 @@ pub trait BlockAnswer: AnswerEvents + Sized {
     }
 }
 
-/// What an event says of a block, named by its index.
+/// What an event says of a block.
 pub enum BlockStep<'a> {
-    None,
-    Begin(Option<u64>, NewBlock<'a>),
-    Part(Option<u64>),
+    Begin(NewBlock<'a>),
+    Part,
     /// A part that is for the client, whatever the texts of the block are.
-    ClientPart(Option<u64>),
+    ClientPart,
     /// No more text comes, of the block or of a part of it.
-    TextEnd(Option<u64>),
-    End(Option<u64>),
+    TextEnd,
+    End,
 }
 
 /// The beginning of a block.
@@ -185,6 +187,33 @@ pub trait BlockAssembler<A>: Default {
     /// The answer as a request would carry it, empty if it was too long or is not JSON, and
     /// these calls of it.
     fn assemble(&self, calls: &[&TrackedBlock]) -> (String, Vec<AssembledCall>);
+}
+
+/// What is kept of the blocks of one answer, by their slots: nothing once it is too long.
+#[derive(Default)]
+pub struct KeptBlocks<T> {
+    pub(in crate::format) blocks: Vec<T>,
+    bytes: usize,
+    pub(in crate::format) is_overlong: bool,
+}
+
+impl<T: Default> KeptBlocks<T> {
+    /// Counts bytes that are to be kept. Returns whether they may be.
+    pub(in crate::format) fn take_bytes(&mut self, bytes: usize) -> bool {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes > MAX_MESSAGE_BYTES {
+            self.is_overlong = true;
+            self.blocks.clear();
+        }
+        !self.is_overlong
+    }
+
+    pub(in crate::format) fn block_mut(&mut self, slot: usize) -> &mut T {
+        if self.blocks.len() <= slot {
+            self.blocks.resize_with(slot + 1, T::default);
+        }
+        &mut self.blocks[slot]
+    }
 }
 
 /// The arguments of a call, and the call as JSON; `None` if they are not known.

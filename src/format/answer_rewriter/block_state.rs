@@ -1,36 +1,41 @@
 //! The current answer of a format: whose its blocks and texts are.
 //!
-//! In a list, a call is decided where its block begins, by its name; in a message, as soon as its
-//! name is whole. Events of a text are held only while a continuation block may begin at its end,
-//! and in a list where it begins, until there is text for the client: a block without any goes as a
-//! whole. An event from which nothing is removed goes on as it came, and in its order, but for those
-//! that may overtake ([`BlockAnswer::may_overtake`]).
+//! A call is decided by its name. In a list, the name stands in the event that begins the block; in a message, it may
+//! come in fragments.
+//!
+//! An event with text is held while the end of the text may begin a continuation block. In a list, the event that
+//! begins a text is held too, until there is text for the client: if there is none, the whole block is removed.
+//!
+//! An event from which nothing is removed goes on as it came. Events keep their order, except those that may overtake
+//! ([`BlockAnswer::may_overtake`]).
 
 use std::{collections::VecDeque, ops::Range};
 
 use smallvec::SmallVec;
 
 use super::{
-    AnswerFacts, BlockAnswer, BlockAssembler, BlockStep, JoinedResponse, NewBlock, ParsedEvent,
-    WholeBlock,
+    BlockAnswer, BlockAssembler, BlockStep, JoinedResponse, NewBlock, ParsedEvent, WholeBlock,
     block_tracker::{BlockFate, BlockTracker, TrackedBlock},
     whole_blocks::CutTexts,
 };
 use crate::{
     conversation::edit::Edits,
     format::{
-        AnswerFilter, FinishKind, ProxyToolCall,
-        answer::{MAX_ARGUMENT_BYTES, continuation::ContinuationScanner},
+        AnswerFilter, ContinuationBlock, FinishKind, ProxyToolCall,
+        answer::{MAX_ARGUMENT_BYTES, continuation::ContinuationScanner, usage::Usage},
     },
-    json::{
-        scan::{JsonString, Span},
-        text::decode_text,
-    },
+    json::{scan::Span, text::decode_text},
 };
 
 /// What is known of the current answer.
 pub struct BlockState<A: BlockAnswer> {
-    pub(in crate::format) facts: AnswerFacts,
+    has_filter: bool,
+    /// `None` where continuation blocks stay in the text.
+    scanner: Option<ContinuationScanner>,
+    pub(super) finish: Option<FinishKind>,
+    pub(super) usage: Option<Usage>,
+    /// The provider reported an error.
+    has_error: bool,
     pub(in crate::format) blocks: BlockTracker,
     /// Blocks that the client got of the answers before.
     pub(in crate::format) earlier_blocks: u64,
@@ -48,29 +53,11 @@ pub struct TrackedEvent {
     pub(in crate::format) ends_block: bool,
     /// Where its texts lie in the text of the answer, until they are decided.
     pub(in crate::format) text_ranges: SmallVec<[Range<usize>; 1]>,
-    /// What the client gets of each text, once that is known, where it is not the whole text.
+    /// What the client gets of each text, once that is known. `None`: the whole text.
     pub(in crate::format) visible: SmallVec<[Option<Vec<u8>>; 1]>,
 }
 
-/// What the client has of the answers so far.
-#[derive(Default)]
-pub(in crate::format) struct SentBlocks<T> {
-    /// The index behind that of the newest block.
-    next_index: u64,
-    pub(in crate::format) more: T,
-}
-
 impl<A: BlockAnswer> ParsedEvent<A> {
-    /// The texts, each with what the client gets of it.
-    pub(super) fn visible_texts(&self) -> impl Iterator<Item = (JsonString, &[u8])> {
-        let texts = self.answer.iter_texts().enumerate();
-        texts.map(|(at, text)| {
-            let visible = self.tracked.visible.get(at).and_then(Option::as_deref);
-            let visible = visible.unwrap_or_else(|| &self.message.data[text.span.range()]);
-            (text, visible)
-        })
-    }
-
     /// Whether nothing of a piece of text is for the client.
     fn is_hidden(&self) -> bool {
         let visible = &self.tracked.visible[..];
@@ -91,7 +78,7 @@ impl<A: BlockAnswer> JoinedResponse<A> {
         let renumbered = current.blocks.renumber(index);
         let renumbered = renumbered.saturating_add(current.earlier_blocks);
         if begins {
-            self.sent.next_index = self.sent.next_index.max(renumbered.saturating_add(1));
+            self.next_index = self.next_index.max(renumbered.saturating_add(1));
         }
         if renumbered != index {
             edits.replace(span, renumbered.to_string());
@@ -100,23 +87,49 @@ impl<A: BlockAnswer> JoinedResponse<A> {
 }
 
 impl<A: BlockAnswer> BlockState<A> {
-    pub(in crate::format) fn new(filter: AnswerFilter, sent: &SentBlocks<A::Sent>) -> Self {
+    pub(in crate::format) fn new(filter: AnswerFilter, earlier_blocks: u64) -> Self {
         Self {
-            facts: AnswerFacts::new(filter),
+            has_filter: filter.is_active(),
+            scanner: filter.package.then(ContinuationScanner::default),
+            finish: None,
+            usage: None,
+            has_error: false,
             blocks: BlockTracker::new(filter.tools),
-            earlier_blocks: sent.next_index,
+            earlier_blocks,
             assembler: A::Assembler::default(),
         }
     }
 
+    /// Takes usage, error and finish reason.
+    pub(super) fn take_reports(&mut self, answer: &A) {
+        self.has_error |= answer.has_error();
+        for usage in answer.iter_reports().filter_map(|report| report.usage) {
+            self.usage = Some(Usage::latest_report(self.usage, usage));
+        }
+        if let Some(finish) = answer.find_finish() {
+            self.finish = Some(finish.kind);
+        }
+    }
+
+    /// Takes half a tag for text, since nothing more of it comes.
+    pub(in crate::format) fn give_up_tag(&mut self) {
+        if let Some(scanner) = &mut self.scanner {
+            scanner.give_up();
+        }
+    }
+
+    pub(super) fn build_block(&self, has_calls: bool) -> Option<ContinuationBlock> {
+        self.scanner.as_ref()?.build_block(has_calls)
+    }
+
     pub(in crate::format) fn take_event(&mut self, event: &mut ParsedEvent<A>) {
-        self.facts.take_answer(&event.answer);
-        if !self.facts.has_filter {
+        self.take_reports(&event.answer);
+        if !self.has_filter {
             return;
         }
         self.assembler.take_answer(&event.answer);
         event.tracked = A::track_blocks(event, self);
-        if let Some(scanner) = &mut self.facts.scanner
+        if let Some(scanner) = &mut self.scanner
             && (!A::IS_LIST || event.tracked.slot.is_some())
         {
             let texts = event.answer.iter_texts();
@@ -128,52 +141,37 @@ impl<A: BlockAnswer> BlockState<A> {
     /// Takes what an event says of one block.
     pub(super) fn track_step(&mut self, event: &ParsedEvent<A>) -> TrackedEvent {
         let (json, answer) = (&event.message.data, &event.answer);
-        let (mut is_part, mut ends_text, mut ends_block) = (false, false, false);
-        let slot = match answer.block_step(json) {
-            BlockStep::None => None,
-            BlockStep::Begin(index, block) => {
-                ends_text = true;
-                self.begin_block(index, &block)
-            }
-            BlockStep::Part(index) => {
-                is_part = true;
-                self.blocks.find_block(index)
-            }
-            BlockStep::ClientPart(index) => {
-                is_part = true;
-                let slot = self.blocks.find_block(index);
-                slot.inspect(|slot| self.blocks.set_fate(*slot, BlockFate::Client))
-            }
-            BlockStep::TextEnd(index) => {
-                ends_text = true;
-                self.blocks.find_block(index)
-            }
-            BlockStep::End(index) => {
-                (ends_text, ends_block) = (true, true);
-                self.blocks.find_block(index)
-            }
+        let Some((index, step)) = answer.block_step(json) else {
+            return TrackedEvent::default();
         };
+        let slot = match &step {
+            BlockStep::Begin(block) => self.begin_block(index, block),
+            _ => self.blocks.find_block(index),
+        };
+        let is_part = matches!(step, BlockStep::Part | BlockStep::ClientPart);
         if let Some(slot) = slot {
+            if matches!(step, BlockStep::ClientPart) {
+                self.blocks.set_fate(slot, BlockFate::Client);
+            }
             self.assembler.take_event(slot, json, answer);
-            if let (true, Some(scanner)) = (ends_text, &mut self.facts.scanner) {
+            if let (false, Some(scanner)) = (is_part, &mut self.scanner) {
                 scanner.end_text();
             }
         }
         TrackedEvent {
             slot,
             is_part,
-            ends_block,
+            ends_block: matches!(step, BlockStep::End),
             ..TrackedEvent::default()
         }
     }
 
     fn begin_block(&mut self, index: Option<u64>, block: &NewBlock<'_>) -> Option<usize> {
-        let decides_texts = self.facts.scanner.is_none();
+        let decides_texts = self.scanner.is_none();
         self.blocks.begin_block(index, block, decides_texts)
     }
 
-    /// Takes a block of a whole answer; its slot, and what the client gets of its texts where it
-    /// is not all.
+    /// Takes a block of a whole answer. Returns its slot, and the texts of which the client does not get all.
     pub(super) fn take_whole_block(
         &mut self,
         json: &[u8],
@@ -184,9 +182,9 @@ impl<A: BlockAnswer> BlockState<A> {
         };
         self.assembler.take_block(slot, &json[block.span.range()]);
         let mut cut_texts = Vec::new();
-        if let Some(scanner) = &mut self.facts.scanner {
+        if let Some(scanner) = &mut self.scanner {
             for text in &block.texts {
-                let raw = &json[text.span.range()];
+                let raw = text.raw_bytes(json);
                 let range = scanner.push(raw);
                 scanner.end_text();
                 let visible = scanner.visible_part(raw, &range);
@@ -203,7 +201,7 @@ impl<A: BlockAnswer> BlockState<A> {
 
     /// What the client gets of a text that came before in pieces, if it is not the whole text.
     pub(in crate::format) fn cut_repeated_text(&self, raw: &[u8]) -> Option<Vec<u8>> {
-        self.facts.scanner.as_ref()?;
+        self.scanner.as_ref()?;
         let mut scanner = ContinuationScanner::default();
         let range = scanner.push(raw);
         scanner.end_text();
@@ -213,12 +211,12 @@ impl<A: BlockAnswer> BlockState<A> {
 
     /// Decides all calls and texts, since nothing more comes or can be waited for.
     pub(in crate::format) fn settle(&mut self, held: &mut VecDeque<ParsedEvent<A>>) {
-        self.facts.give_up_tag();
+        self.give_up_tag();
         self.decide_held(held);
         self.blocks.end_all();
     }
 
-    /// Decides held events in their order, up to the first that is undecided.
+    /// Decides held events in their order, up to the first that stays undecided.
     pub(super) fn decide_held(&mut self, held: &mut VecDeque<ParsedEvent<A>>) {
         let _ = held.iter_mut().all(|held| self.decide_event(held));
         held.retain(|held| !held.is_hidden());
@@ -228,7 +226,7 @@ impl<A: BlockAnswer> BlockState<A> {
     /// Events must be asked about in their order, until one is undecided.
     pub(in crate::format) fn decide_event(&mut self, event: &mut ParsedEvent<A>) -> bool {
         let tracked = &mut event.tracked;
-        if let (Some(last), Some(scanner)) = (tracked.text_ranges.last(), &mut self.facts.scanner) {
+        if let (Some(last), Some(scanner)) = (tracked.text_ranges.last(), &mut self.scanner) {
             if !scanner.is_decided(last.end) {
                 return false;
             }
@@ -260,16 +258,16 @@ impl<A: BlockAnswer> BlockState<A> {
 
     /// Whether the answer, which is over, was for the proxy only, so that another one follows.
     pub(in crate::format) fn is_for_proxy(&self) -> bool {
-        let (facts, (proxy_calls, client_calls)) = (&self.facts, self.blocks.count_calls());
-        let is_cut_off = facts.finish.is_some_and(FinishKind::is_cut_off);
-        let is_block_only = || facts.build_block(false).is_some_and(|block| block.alone);
-        !facts.error && client_calls == 0 && !is_cut_off && (proxy_calls > 0 || is_block_only())
+        let (proxy_calls, client_calls) = self.blocks.count_calls();
+        let is_cut_off = self.finish.is_some_and(FinishKind::is_cut_off);
+        let is_block_only = || self.build_block(false).is_some_and(|block| block.alone);
+        !self.has_error && client_calls == 0 && !is_cut_off && (proxy_calls > 0 || is_block_only())
     }
 
     /// Whether the answer ends with calls, but none of them is left for the client.
     pub(super) fn has_lost_calls(&self) -> bool {
         let (proxy_calls, client_calls) = self.blocks.count_calls();
-        self.facts.finish == Some(FinishKind::Calls) && proxy_calls > 0 && client_calls == 0
+        self.finish == Some(FinishKind::Calls) && proxy_calls > 0 && client_calls == 0
     }
 
     /// The answer as a request would carry it, empty if it was too long or is not JSON, and the

@@ -61,7 +61,8 @@ impl BlockTracker {
         }
     }
 
-    /// Takes the beginning of a block; its slot. `decides_texts`: texts are for the client at once.
+    /// Adds a block that begins. Returns its slot; `None` if there are too many. `decides_texts`: texts are for the client
+    /// at once.
     pub(super) fn begin_block(
         &mut self,
         index: Option<u64>,
@@ -84,7 +85,7 @@ impl BlockTracker {
         Some(slot)
     }
 
-    /// Takes a block that is undecided yet; its slot.
+    /// Adds an undecided block. Returns its slot; `None` if there are too many.
     pub(in crate::format) fn push_block(
         &mut self,
         index: Option<u64>,
@@ -150,7 +151,7 @@ impl BlockTracker {
         block.is_some_and(|it| it.kind == TrackedKind::Text && it.fate == BlockFate::Removed)
     }
 
-    /// What the client gets of a part of a block's text is known.
+    /// Takes a part of a block's text: what the client gets of it, and whether that is less than the whole.
     pub(in crate::format) fn add_text(
         &mut self,
         slot: Option<usize>,
@@ -164,8 +165,8 @@ impl BlockTracker {
         }
     }
 
-    /// All of a block is known. A text goes as a whole if nothing but white space remains of it:
-    /// the client could not send it back. One that the provider left so stays.
+    /// Decides a block, all of which is known. A text of which a part was removed is removed as a whole if only white
+    /// space is left: the client could not send that back. A text that the provider itself left blank stays.
     pub(in crate::format) fn end_block(&mut self, slot: usize) {
         let block = &self.blocks[slot];
         let fate = match block.kind {

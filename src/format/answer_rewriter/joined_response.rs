@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use super::{BlockAnswer, ParsedEvent, SentBlocks};
+use super::{BlockAnswer, ParsedEvent};
 use crate::{
     conversation::edit::Edits,
     format::{
@@ -29,7 +29,9 @@ pub struct JoinedResponse<A: BlockAnswer> {
     /// What earlier whole answers have for the client, as raw text or blocks that go before those of
     /// the last answer.
     pub(in crate::format) earlier_content: Vec<u8>,
-    pub(in crate::format) sent: SentBlocks<A::Sent>,
+    /// The index behind that of the newest block that the client has.
+    pub(super) next_index: u64,
+    pub(in crate::format) sent: A::Sent,
 }
 
 impl<A: BlockAnswer> JoinedResponse<A> {
@@ -43,7 +45,8 @@ impl<A: BlockAnswer> JoinedResponse<A> {
             continued: false,
             earlier_completion_tokens: 0,
             earlier_content: Vec::new(),
-            sent: SentBlocks::default(),
+            next_index: 0,
+            sent: A::Sent::default(),
         }
     }
 
@@ -67,8 +70,10 @@ impl<A: BlockAnswer> JoinedResponse<A> {
         event: &'a ParsedEvent<A>,
         summarizer: &mut ResponseSummarizer,
     ) -> impl Iterator<Item = (JsonString, Cow<'a, [u8]>)> {
-        let texts = event.visible_texts();
-        texts.map(|(text, visible)| {
+        let texts = event.answer.iter_texts().enumerate();
+        texts.map(|(at, text)| {
+            let visible = event.tracked.visible.get(at).and_then(Option::as_deref);
+            let visible = visible.unwrap_or_else(|| text.raw_bytes(&event.message.data));
             let visible = self.visible.push_text(visible.into(), summarizer);
             if A::IS_LIST || self.earlier_content.is_empty() {
                 return (text, visible);

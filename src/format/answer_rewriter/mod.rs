@@ -1,6 +1,5 @@
 //! Removes from the answers of any format what is not for the client.
 
-mod answer_facts;
 mod block_answer;
 mod block_state;
 mod block_tracker;
@@ -13,21 +12,20 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 pub(super) use self::{
-    answer_facts::AnswerFacts,
-    block_answer::{AssembledCall, BlockAnswer, BlockAssembler, BlockStep, NewBlock, WholeBlock},
-    block_state::{BlockState, SentBlocks, TrackedEvent},
+    block_answer::{
+        AssembledCall, BlockAnswer, BlockAssembler, BlockStep, KeptBlocks, NewBlock, WholeBlock,
+    },
+    block_state::{BlockState, TrackedEvent},
     block_tracker::{BlockFate, BlockTracker, MAX_NAME, TrackedBlock, TrackedKind, truncate_name},
     joined_response::JoinedResponse,
     rewriter::{FormatRewriter, ParsedEvent},
-    whole_blocks::{CutTexts, write_cut},
+    whole_blocks::CutBlock,
 };
 #[cfg(test)]
 use super::tests::toy::answer::ToyAnswer;
 use super::{
-    AnswerFilter, AssistantTurn, ParsedAnswer, PrecedingText, ResponseSummarizer,
-    chat::answer::ChatAnswer,
-    messages::answer::MessagesAnswer,
-    responses::answer::{ResponsesAnswer, SentEvents},
+    AnswerFilter, AssistantTurn, ParsedAnswer, PrecedingText, ResponseSummarizer, SentEvents,
+    chat::answer::ChatAnswer, messages::answer::MessagesAnswer, responses::answer::ResponsesAnswer,
 };
 use crate::{conversation::Format, wire::sse::SseMessage};
 
@@ -95,7 +93,7 @@ impl AnswerRewriter {
 
     /// Whether the current answer was for the proxy only: what follows of it is read and dropped.
     pub const fn is_for_proxy(&self) -> bool {
-        with_rewriter!(self, rewriter => rewriter.is_for_proxy())
+        with_rewriter!(self, rewriter => rewriter.for_proxy)
     }
 
     /// The current answer as the model gave it.
@@ -104,7 +102,7 @@ impl AnswerRewriter {
     }
 
     pub const fn preceding_text(&self) -> PrecedingText {
-        with_rewriter!(self, rewriter => rewriter.preceding_text())
+        with_rewriter!(self, rewriter => rewriter.joined.visible.preceding_text())
     }
 
     /// What the client has of the response, where its events are numbered.
@@ -124,12 +122,12 @@ impl AnswerRewriter {
 
     /// Sets the model's name for the client, in quotes, where the provider was sent another one.
     pub fn set_asked_model(&mut self, asked: Option<Bytes>) {
-        with_rewriter!(self, rewriter => rewriter.set_asked_model(asked))
+        with_rewriter!(self, rewriter => rewriter.joined.asked_model = asked)
     }
 
     /// Sets the tokens left out of the request of the next answer.
     pub fn set_left_out(&mut self, left_out: Option<u32>) {
-        with_rewriter!(self, rewriter => rewriter.set_left_out(left_out))
+        with_rewriter!(self, rewriter => rewriter.joined.left_out = left_out.unwrap_or(0))
     }
 
     /// Takes the next event. Held events that are now decided go to `ready`, to be sent before it.

@@ -1,7 +1,7 @@
 //! Holds the events of a stream until it is known whose they are, and joins several answers into
 //! one.
 //!
-//! If an answer turns out to be for the proxy only ([`FormatRewriter::is_for_proxy`]), its end is
+//! If an answer turns out to be for the proxy only (`for_proxy`), its end is
 //! dropped, and the next answer's events follow as part of the same answer.
 
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     conversation::edit::Edits,
-    format::{AnswerFilter, AssistantTurn, PrecedingText, ResponseSummarizer},
+    format::{AnswerFilter, AssistantTurn, ResponseSummarizer},
     wire::sse::SseMessage,
 };
 
@@ -26,7 +26,8 @@ pub struct FormatRewriter<A: BlockAnswer> {
     pub(in crate::format) joined: JoinedResponse<A>,
     pub(in crate::format) current: BlockState<A>,
     held: VecDeque<ParsedEvent<A>>,
-    for_proxy: bool,
+    /// The current answer was for the proxy only: what follows of it is read and dropped.
+    pub(super) for_proxy: bool,
 }
 
 /// An event of a stream, or a whole answer.
@@ -55,21 +56,16 @@ impl<A: BlockAnswer> FormatRewriter<A> {
         let joined = JoinedResponse::new(left_out);
         Self {
             filter,
-            current: BlockState::new(filter, &joined.sent),
+            current: BlockState::new(filter, joined.next_index),
             joined,
             held: VecDeque::new(),
             for_proxy: false,
         }
     }
 
-    pub(super) const fn is_for_proxy(&self) -> bool {
-        self.for_proxy
-    }
-
     pub(in crate::format) fn to_assistant_turn(&self) -> AssistantTurn {
-        let facts = &self.current.facts;
         let (proxy_calls, client_calls) = self.current.blocks.count_calls();
-        let mut package = facts.build_block(proxy_calls + client_calls > 0);
+        let mut package = self.current.build_block(proxy_calls + client_calls > 0);
         if let Some(package) = &mut package {
             // White space before it may be gone with its block.
             let visible = self.joined.visible.answer_chars();
@@ -84,12 +80,8 @@ impl<A: BlockAnswer> FormatRewriter<A> {
             proxy_calls,
             client_calls,
             package,
-            usage: facts.usage,
+            usage: self.current.usage,
         }
-    }
-
-    pub(super) const fn preceding_text(&self) -> PrecedingText {
-        self.joined.visible.preceding_text()
     }
 
     pub(in crate::format) fn begin_answer(
@@ -98,17 +90,9 @@ impl<A: BlockAnswer> FormatRewriter<A> {
     ) -> AssistantTurn {
         let turn = self.to_assistant_turn();
         self.joined.begin_answer(turn.usage, summarizer);
-        self.current = BlockState::new(self.filter, &self.joined.sent);
+        self.current = BlockState::new(self.filter, self.joined.next_index);
         self.for_proxy = false;
         turn
-    }
-
-    pub(super) fn set_asked_model(&mut self, asked: Option<Bytes>) {
-        self.joined.asked_model = asked;
-    }
-
-    pub(super) fn set_left_out(&mut self, left_out: Option<u32>) {
-        self.joined.left_out = left_out.unwrap_or(0);
     }
 
     /// Takes the next event. Held events that are now decided go to `ready`, to be sent before it.
@@ -119,7 +103,7 @@ impl<A: BlockAnswer> FormatRewriter<A> {
         summarizer: &mut ResponseSummarizer,
     ) -> EventAction {
         if self.for_proxy {
-            self.current.facts.take_answer(&event.answer);
+            self.current.take_reports(&event.answer);
             return EventAction::Drop;
         }
         self.current.take_event(&mut event);
@@ -128,7 +112,7 @@ impl<A: BlockAnswer> FormatRewriter<A> {
         if is_last || is_finish || (A::IS_LIST && event.answer.has_error()) {
             self.settle_answer(ready, summarizer);
             // Some providers give no reason why an answer ended.
-            let is_over = is_finish || (is_last && self.current.facts.finish.is_none());
+            let is_over = is_finish || (is_last && self.current.finish.is_none());
             self.for_proxy = is_over && self.current.is_for_proxy();
             if self.for_proxy && (A::IS_LIST || is_last) {
                 A::keep_last_event(&mut self.joined, &event, &self.current);

@@ -3,19 +3,20 @@
 use bytes::Bytes;
 
 use super::{
-    BlockAnswer, BlockAssembler, FormatRewriter, RewrittenAnswer, WholeBlock,
+    BlockAnswer, BlockAssembler, FormatRewriter, JoinedResponse, RewrittenAnswer, WholeBlock,
     block_tracker::BlockFate,
 };
 use crate::{conversation::edit::Edits, format::ResponseSummarizer, json::scan::Span};
 
 /// The spans of texts, and what the client gets in their places.
-pub(in crate::format) type CutTexts = Vec<(Span, Vec<u8>)>;
+pub(super) type CutTexts = Vec<(Span, Vec<u8>)>;
 
 /// A block of a whole answer, and what the client gets of it.
-struct CutBlock {
-    span: Span,
-    is_removed: bool,
-    texts: CutTexts,
+pub(in crate::format) struct CutBlock {
+    pub(in crate::format) span: Span,
+    pub(in crate::format) is_removed: bool,
+    /// The texts of which the client does not get all.
+    pub(in crate::format) texts: CutTexts,
 }
 
 impl<A: BlockAnswer> FormatRewriter<A> {
@@ -26,7 +27,7 @@ impl<A: BlockAnswer> FormatRewriter<A> {
         summarizer: &mut ResponseSummarizer,
     ) -> Option<RewrittenAnswer> {
         let answer = A::read_whole(json)?;
-        self.current.facts.take_answer(&answer);
+        self.current.take_reports(&answer);
         self.current.assembler.take_answer(&answer);
         let (list, blocks) = answer.whole_blocks(json).unzip();
         let blocks = blocks.unwrap_or_default();
@@ -36,11 +37,7 @@ impl<A: BlockAnswer> FormatRewriter<A> {
             .collect();
         let id = answer.id().map(|id| json.slice(id.span.range()));
         if self.current.is_for_proxy() {
-            for block in blocks.iter().filter(|block| !block.is_removed) {
-                let earlier = &mut self.joined.earlier_content;
-                write_cut(json, block.span, &block.texts, earlier);
-                earlier.push(b',');
-            }
+            self.joined.keep_blocks(json, &blocks);
             self.joined.first_id = self.joined.first_id.take().or(id);
             return Some(RewrittenAnswer::ForProxy(self.begin_answer(summarizer)));
         }
@@ -48,17 +45,8 @@ impl<A: BlockAnswer> FormatRewriter<A> {
         if let (Some(text), Some(first)) = (answer.id(), &self.joined.first_id) {
             edits.replace(text.span, first.clone());
         }
-        for (span, text) in blocks.iter().flat_map(|block| block.texts.iter().cloned()) {
-            edits.replace(span, text);
-        }
-        let spans: Vec<Span> = blocks.iter().map(|block| block.span).collect();
-        edits.remove_items(&spans, |at| blocks[at].is_removed);
-        let mut earlier = std::mem::take(&mut self.joined.earlier_content);
         if let Some(list) = list {
-            if blocks.iter().all(|block| block.is_removed) {
-                earlier.pop();
-            }
-            edits.insert(list.start + 1, earlier);
+            self.joined.edit_blocks(list, &blocks, &mut edits);
         }
         self.joined.edit_model(json, &answer, &mut edits);
         answer.edit_reports(json, &self.joined, &self.current, &mut edits, summarizer);
@@ -79,7 +67,7 @@ impl<A: BlockAnswer> FormatRewriter<A> {
         let is_removed = self.current.blocks.fate(slot) == BlockFate::Removed;
         for text in block.texts.iter().filter(|_| !is_removed) {
             let cut = texts.iter().find(|(span, _)| *span == text.span);
-            let visible = cut.map_or(&json[text.span.range()], |(_, visible)| visible);
+            let visible = cut.map_or(text.raw_bytes(json), |(_, visible)| visible);
             self.joined.visible.push_text(visible.into(), summarizer);
         }
         CutBlock {
@@ -90,18 +78,41 @@ impl<A: BlockAnswer> FormatRewriter<A> {
     }
 }
 
-/// Appends a span of the JSON with other texts in it.
-pub(in crate::format) fn write_cut(
-    json: &[u8],
-    span: Span,
-    texts: &[(Span, Vec<u8>)],
-    to: &mut Vec<u8>,
-) {
-    let mut from = span.start as usize;
-    for (text, with) in texts {
-        to.extend_from_slice(&json[from..text.start as usize]);
-        to.extend_from_slice(with);
-        from = text.end as usize;
+impl<A: BlockAnswer> JoinedResponse<A> {
+    /// Keeps what the client gets of these blocks for the list of the last answer.
+    pub(in crate::format) fn keep_blocks(&mut self, json: &[u8], blocks: &[CutBlock]) {
+        let kept = &mut self.earlier_content;
+        for block in blocks.iter().filter(|block| !block.is_removed) {
+            let mut from = block.span.start as usize;
+            for (text, visible) in &block.texts {
+                kept.extend_from_slice(&json[from..text.start as usize]);
+                kept.extend_from_slice(visible);
+                from = text.end as usize;
+            }
+            kept.extend_from_slice(&json[from..block.span.end as usize]);
+            kept.push(b',');
+        }
     }
-    to.extend_from_slice(&json[from..span.end as usize]);
+
+    /// Edits the list of the last answer, which has these blocks: the blocks of earlier answers go before them.
+    pub(in crate::format) fn edit_blocks(
+        &mut self,
+        list: Span,
+        blocks: &[CutBlock],
+        edits: &mut Edits,
+    ) {
+        for (span, text) in blocks.iter().flat_map(|block| block.texts.iter().cloned()) {
+            edits.replace(span, text);
+        }
+        let spans: Vec<Span> = blocks.iter().map(|block| block.span).collect();
+        edits.remove_items(&spans, |at| blocks[at].is_removed);
+        let mut earlier = std::mem::take(&mut self.earlier_content);
+        if blocks.iter().all(|block| block.is_removed) {
+            // The comma behind them.
+            earlier.pop();
+        }
+        if !earlier.is_empty() {
+            edits.insert(list.start + 1, earlier);
+        }
+    }
 }

@@ -16,9 +16,8 @@ pub use self::{
     read::{read_answer, read_event},
 };
 use crate::{
-    conversation::Field,
-    format::{AnswerEvent, AnswerEvents, CallFragment},
-    json::scan::{JsonString, Span},
+    format::{AnswerEvent, AnswerEvents, CallFragment, values::ObjectSpans},
+    json::scan::JsonString,
 };
 
 /// The data of the event behind the last chunk of a stream.
@@ -34,41 +33,28 @@ pub struct ChatAnswer {
     /// How many choices there are; `None` without a list.
     choices: Option<u32>,
     /// The `delta`, or the `message`, of the choice with index 0, or without one.
-    first: Option<MessageSpans>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct MessageSpans {
-    span: Span,
-    members: SmallVec<[Field; 4]>,
-}
-
-impl MessageSpans {
-    fn find_member(&self, json: &[u8], name: &[u8]) -> Option<&Field> {
-        let mut members = self.members.iter();
-        members.find(|member| &json[member.key.span.range()] == name)
-    }
+    first: Option<ObjectSpans>,
 }
 
 impl AnswerEvents for ChatAnswer {
     fn events(&self) -> &[AnswerEvent] {
         &self.events
     }
-}
-
-impl ChatAnswer {
-    /// Whether this is a chunk with usage and without choices, as `include_usage` makes it.
-    pub fn is_usage_only(&self) -> bool {
-        let has_usage = self.iter_reports().any(|report| report.usage.is_some());
-        has_usage && self.choices == Some(0) && !self.has_error()
-    }
 
     /// Whether the first choice has a message, or a delta.
-    pub fn has_message(&self) -> bool {
+    fn has_message(&self) -> bool {
         let message = self.first.as_ref();
         message.is_some_and(|message| !message.span.is_empty())
     }
 
+    /// Whether this is a chunk with usage and without choices, as `include_usage` makes it.
+    fn is_usage_only(&self) -> bool {
+        let has_usage = self.iter_reports().any(|report| report.usage.is_some());
+        has_usage && self.choices == Some(0) && !self.has_error()
+    }
+}
+
+impl ChatAnswer {
     /// Whether it has calls or reasoning, but no text.
     fn interrupts_text(&self) -> bool {
         let has = |wanted: fn(&AnswerEvent) -> bool| self.events.iter().any(wanted);

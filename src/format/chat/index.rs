@@ -12,7 +12,7 @@
 
 use bytes::Bytes;
 
-use super::reasoning_sizes::measure_reasoning;
+use super::reasoning_members::{REASONING_MEMBERS, SIGNED_MEMBER, measure_reasoning};
 use crate::{
     conversation::{
         Annotation, Arguments, Block, BlockKind, Call, Content, Conversation, Field, Format,
@@ -21,10 +21,12 @@ use crate::{
     format::{
         index::{
             describe::describe_item,
-            indexing::{self, IndexFailure, Role, SeenKeys, check_item_count, check_plain_key},
+            indexing::{
+                self, IndexFailure, ReadContent, Role, SeenKeys, add_annotations, check_item_count,
+                check_plain_key, read_content,
+            },
         },
-        request::reasoning::{CHAT_MEMBERS, SIGNED_MEMBER},
-        values::{skip_value, take_text},
+        values::{skip_value, take_raw_text, take_text},
     },
     json::scan::{JsonKind, JsonScanner, JsonString, Span},
 };
@@ -65,25 +67,22 @@ impl<'a> ChatIndexer<'a> {
         let mut scan = JsonScanner::new(self.body, indexing::find_json_start(self.body));
         let mut messages = None;
         self.found.span = scan.walk_object(|scan, key| {
-            let (value, kind) = if self.raw_bytes(key) == b"messages" && scan.peek() == Some(b'[') {
-                if messages.is_some() {
-                    return Err(IndexFailure::Twice("messages"));
-                }
-                let array = self.read_messages(scan)?;
-                messages = Some(array);
-                (array, JsonKind::Array)
-            } else {
-                scan.take_value()?
-            };
+            let (value, kind) =
+                if key.raw_bytes(self.body) == b"messages" && scan.peek() == Some(b'[') {
+                    if messages.is_some() {
+                        return Err(IndexFailure::Twice("messages"));
+                    }
+                    let array = self.read_messages(scan)?;
+                    messages = Some(array);
+                    (array, JsonKind::Array)
+                } else {
+                    scan.take_value()?
+                };
             indexing::add_field(&mut self.found, Field { key, value, kind })
         })?;
         scan.expect_end()?;
         self.found.list = messages.ok_or(IndexFailure::Shape("no array of messages"))?;
         Ok(())
-    }
-
-    fn raw_bytes(&self, text: JsonString) -> &'a [u8] {
-        &self.body[text.span.range()]
     }
 
     fn read_messages(&mut self, scan: &mut JsonScanner<'a>) -> Result<Span, IndexFailure> {
@@ -100,16 +99,14 @@ impl<'a> ChatIndexer<'a> {
     }
 
     fn read_message(&mut self, scan: &mut JsonScanner<'a>) -> Result<Item, IndexFailure> {
-        let mut seen = SeenKeys::default();
+        let mut seen = SeenKeys::new(MESSAGE_KEYS, IndexFailure::Twice);
         let mut role = Role::UNKNOWN;
         let first_call = self.found.calls.len() as u32;
         let first_annotation = self.found.annotations.len();
         let (mut annotated, mut reasons) = (false, false);
         let mut message = Item::default();
         message.span = scan.walk_object(|scan, key| {
-            check_plain_key(key)?;
-            let key = self.raw_bytes(key);
-            seen.mark_once(MESSAGE_KEYS, key, IndexFailure::Twice)?;
+            let key = seen.check_key(self.body, key)?;
             match key {
                 b"role" => role = self.read_role(scan)?,
                 b"content" => message.content = self.read_content(scan)?,
@@ -119,7 +116,7 @@ impl<'a> ChatIndexer<'a> {
                 b"name" => message.name = take_text(scan)?,
                 key => {
                     annotated |= key == annotation::ANNOTATION_KEY;
-                    reasons |= CHAT_MEMBERS.contains(&key) || key == SIGNED_MEMBER;
+                    reasons |= REASONING_MEMBERS.contains(&key) || key == SIGNED_MEMBER;
                     skip_value(scan)?;
                 }
             }
@@ -132,80 +129,58 @@ impl<'a> ChatIndexer<'a> {
         message.author = role.author;
         message.calls = first_call..self.found.calls.len() as u32;
         if annotated {
-            self.add_annotations(message.span, None)?;
+            let at = self.found.items.len();
+            add_annotations(&mut self.found, message.span, at, None)?;
             self.found.annotations[first_annotation..].sort_by_key(|it| it.span.start);
         }
         describe_item(&self.found, role.tag, &mut message);
         if role == Role::FUNCTION_RESULT {
-            // It answers the call without an id, whatever id it has.
+            // It answers the legacy call, which has no id.
             message.call_id = None;
         }
         Ok(message)
     }
 
-    /// Adds the annotations of the message that is being read, or of a part of it.
-    #[cold]
-    fn add_annotations(&mut self, object: Span, part: Option<usize>) -> Result<(), IndexFailure> {
-        let message = self.found.items.len();
-        let annotations = &mut self.found.annotations;
-        annotation::find_annotations(self.body, object, message, part, annotations)?;
-        check_item_count(&self.found, 0)
-    }
-
     fn read_role(&self, scan: &mut JsonScanner<'a>) -> Result<Role, IndexFailure> {
-        Ok(match take_text(scan)?.map(|role| self.raw_bytes(role)) {
-            Some(b"system") => Role::SYSTEM,
-            Some(b"developer") => Role::DEVELOPER,
-            Some(b"user") => Role::USER,
-            Some(b"assistant") => Role::ASSISTANT,
-            Some(b"tool") => Role::RESULT,
-            Some(b"function") => Role::FUNCTION_RESULT,
+        Ok(match take_raw_text(self.body, scan)? {
+            b"system" => Role::SYSTEM,
+            b"developer" => Role::DEVELOPER,
+            b"user" => Role::USER,
+            b"assistant" => Role::ASSISTANT,
+            b"tool" => Role::RESULT,
+            b"function" => Role::FUNCTION_RESULT,
             _ => Role::UNKNOWN,
         })
     }
 
     fn read_content(&mut self, scan: &mut JsonScanner<'a>) -> Result<Content, IndexFailure> {
-        match scan.peek() {
-            Some(b'"') => Ok(Content::Text(scan.take_string()?)),
-            Some(b'[') => self.read_parts(scan),
-            _ => Ok(match scan.take_value()? {
-                (span, JsonKind::Null) => Content::Null(span),
-                (span, _) => Content::Other(span),
-            }),
-        }
-    }
-
-    fn read_parts(&mut self, scan: &mut JsonScanner<'a>) -> Result<Content, IndexFailure> {
         let first = self.found.blocks.len();
         let first_annotation = self.found.annotations.len();
-        let mut all_objects = true;
-        let span = scan.walk_array(|scan| {
-            if scan.peek() != Some(b'{') {
-                all_objects = false;
-                return Ok(skip_value(scan)?);
-            }
+        let read = read_content(scan, |scan, _| {
             let part = self.read_part(scan)?;
             self.found.blocks.push(part);
             check_item_count(&self.found, 0)
         })?;
-        if !all_objects {
-            self.found.blocks.truncate(first);
-            let annotations = &mut self.found.annotations[first_annotation..];
-            annotations.iter_mut().for_each(Annotation::mark_odd);
-            return Ok(Content::Other(span));
-        }
-        let blocks = first as u32..self.found.blocks.len() as u32;
-        Ok(Content::Blocks(blocks, span))
+        Ok(match read {
+            ReadContent::Parts(list, _) => {
+                Content::Blocks(first as u32..self.found.blocks.len() as u32, list)
+            }
+            // Of a list with other elements, the objects were read in vain.
+            ReadContent::Plain(content) => {
+                self.found.blocks.truncate(first);
+                let annotations = &mut self.found.annotations[first_annotation..];
+                annotations.iter_mut().for_each(Annotation::mark_odd);
+                content
+            }
+        })
     }
 
     fn read_part(&mut self, scan: &mut JsonScanner<'a>) -> Result<Block, IndexFailure> {
-        let mut seen = SeenKeys::default();
+        let mut seen = SeenKeys::new(PART_KEYS, IndexFailure::TwiceInPart);
         let (mut kind, mut text, mut image) = (None, None, None);
         let (mut marked, mut annotated) = (false, false);
         let span = scan.walk_object(|scan, key| {
-            check_plain_key(key)?;
-            let key = self.raw_bytes(key);
-            seen.mark_once(PART_KEYS, key, IndexFailure::TwiceInPart)?;
+            let key = seen.check_key(self.body, key)?;
             match key {
                 b"type" => kind = take_text(scan)?,
                 b"text" => text = take_text(scan)?,
@@ -221,9 +196,10 @@ impl<'a> ChatIndexer<'a> {
             Ok::<_, IndexFailure>(())
         })?;
         if annotated {
-            self.add_annotations(span, Some(self.found.blocks.len()))?;
+            let (message, part) = (self.found.items.len(), self.found.blocks.len());
+            add_annotations(&mut self.found, span, message, Some(part))?;
         }
-        let kind = match (kind.map(|kind| self.raw_bytes(kind)), text, image) {
+        let kind = match (kind.map(|kind| kind.raw_bytes(self.body)), text, image) {
             (Some(b"text") | None, Some(text), _) => BlockKind::Text(text),
             (Some(b"image_url"), _, Some((url, low))) => BlockKind::Image { url, low },
             (
@@ -249,11 +225,9 @@ impl<'a> ChatIndexer<'a> {
         let (mut url, mut low) = (None, false);
         scan.walk_object(|scan, key| {
             check_plain_key(key)?;
-            match self.raw_bytes(key) {
+            match key.raw_bytes(self.body) {
                 b"url" => url = take_text(scan)?,
-                b"detail" => {
-                    low = take_text(scan)?.is_some_and(|detail| self.raw_bytes(detail) == b"low");
-                }
+                b"detail" => low = take_raw_text(self.body, scan)? == b"low",
                 _ => skip_value(scan)?,
             }
             Ok::<_, IndexFailure>(())
@@ -261,7 +235,7 @@ impl<'a> ChatIndexer<'a> {
         Ok((url, low))
     }
 
-    /// Reads the calls of a message. It stays where one of them is not an object, nor are they a list.
+    /// Reads the calls of a message. The message can never go if they are no list, or if one of them is no object.
     fn read_tool_calls(
         &mut self,
         scan: &mut JsonScanner<'a>,
@@ -296,7 +270,7 @@ impl<'a> ChatIndexer<'a> {
         };
         call.span = scan.walk_object(|scan, key| {
             check_plain_key(key)?;
-            match self.raw_bytes(key) {
+            match key.raw_bytes(self.body) {
                 b"id" => call.id = take_text(scan)?,
                 // `custom` calls carry `input` where functions carry `arguments`.
                 b"function" | b"custom" if scan.peek() == Some(b'{') => {
@@ -331,7 +305,7 @@ impl<'a> ChatIndexer<'a> {
     ) -> Result<Span, IndexFailure> {
         scan.walk_object(|scan, key| {
             check_plain_key(key)?;
-            match self.raw_bytes(key) {
+            match key.raw_bytes(self.body) {
                 b"name" => call.name = take_text(scan)?,
                 b"arguments" | b"input" => {
                     call.arguments = take_text(scan)?.map(Arguments::Text);

@@ -1,9 +1,8 @@
 //! Chat completions.
 
 pub mod answer;
-pub(super) mod answer_shape;
 pub(super) mod index;
-pub(super) mod reasoning_sizes;
+pub(super) mod reasoning_members;
 pub(super) mod request;
 pub(super) mod summary;
 pub(super) mod tools;

@@ -4,7 +4,7 @@ use super::request::CAPS;
 use crate::{
     conversation::{Conversation, edit::Edits},
     format::{
-        request::write::{AnswerLimit, TextMembers, is_set},
+        text_request::{AnswerLimit, TextMembers, is_set},
         values::parse_field,
     },
 };

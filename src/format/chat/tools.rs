@@ -2,9 +2,7 @@
 
 use crate::{
     conversation::Conversation,
-    format::request::tools::{
-        ClientTools, ToolForm, ToolSchema, read_tool_list, write_object_schema,
-    },
+    format::tools::{ClientTools, ToolForm, ToolSchema, read_tool_list, write_object_schema},
 };
 
 pub(in crate::format) fn read_client_tools(

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::summary::usual_cap;
 use crate::{
     conversation::{Author, Format},
-    format::{AssistantTurn, ProxyToolCall, answer::usage::Usage, request::write::TextRequest},
+    format::{AssistantTurn, ProxyToolCall, answer::usage::Usage, text_request::TextRequest},
 };
 
 pub(in crate::format) fn wrap_items(messages: &[&str]) -> String {
@@ -30,17 +30,12 @@ pub(in crate::format) fn calls_item(calls: &[&str]) -> String {
     format!(r#"{{"role":"assistant","content":null,"tool_calls":[{calls}]}}"#)
 }
 
-pub(in crate::format) fn answer_item(
+/// An answer without anything but its calls or its continuation block.
+pub(in crate::format) fn reduce_answer(
     turn: &AssistantTurn,
-    max_bytes: usize,
     max_argument_bytes: usize,
 ) -> Box<str> {
     let calls = &turn.proxy_calls;
-    let fits = !turn.message.is_empty() && turn.message.len() <= max_bytes;
-    if fits && !calls.iter().any(|it| it.is_overlong(max_argument_bytes)) {
-        return turn.message.clone();
-    }
-    // Too long to be sent again. Its calls stay, since the results need them.
     let is_legacy = calls.first().is_some_and(|call| call.legacy);
     let calls = calls
         .iter()

@@ -13,7 +13,7 @@ const RESPONSES_WORDS: &str =
 const MESSAGES_WORDS: &str = "prompt is too long";
 
 impl Format {
-    /// The error of a 400 by which clients recover. Unknown numbers are left out.
+    /// The error of a 400 that clients recover from. Unknown numbers are left out.
     pub fn overflow_error(self, window: Option<u32>, prompt_tokens: Option<u32>) -> ErrorBody {
         let (message, param) = match self {
             Self::Chat => (chat_message(window, prompt_tokens), Some("messages".into())),

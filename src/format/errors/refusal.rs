@@ -1,4 +1,4 @@
-//! Words by which an error message is told apart from a repeated request or an answer.
+//! Words by which the kind of an error is known, and by which an error message is told from a request that it repeats.
 
 /// What introduces a part of the request that an error repeats. Case matters. The text after it is
 /// not the provider's.
@@ -38,7 +38,7 @@ pub const REFUSED_THINKING: &[&str] = &[
     "the encrypted content for item",
 ];
 
-/// What the same error says where the block itself is as it was made, but not what stands before it.
+/// What the same error says if the block itself is unchanged, but something before it was changed.
 pub const CHANGED_BEFORE_THINKING: &[&str] = &[
     "bound to a different",
     "mismatch_behavior",
@@ -63,7 +63,7 @@ pub const MISSING_REASONING: &[&str] = &[
     "reasoning_content is missing in assistant",
 ];
 
-/// How OpenAI refuses reasoning behind which an item of its answer is missing, and an item whose reasoning is.
+/// How OpenAI refuses reasoning whose following item is missing, and an item whose reasoning is missing.
 pub const UNPAIRED_REASONING: &[&str] = &[
     "of type reasoning was provided without its required following item",
     "was provided without its required reasoning item",

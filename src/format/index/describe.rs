@@ -107,7 +107,7 @@ pub(in crate::format) fn describe_item(found: &Conversation, tag: u8, item: &mut
 }
 
 impl Conversation {
-    /// The digest of a block, whatever the order and spelling of its keys. Sealed reasoning is known by its seal alone:
+    /// The digest of a block, whatever the order and spelling of its keys. Of sealed reasoning, only the seal is digested:
     /// Codex writes the rest anew, with `"content": null` and without what is empty.
     pub(crate) fn digest_block(&self, block: &Block) -> u128 {
         let seal = match block.kind {
@@ -126,7 +126,7 @@ fn digest_joined_text(body: &[u8], blocks: &[Block]) -> u128 {
     let mut digester = TextDigester::new();
     for block in blocks {
         if let BlockKind::Text(text) = block.kind {
-            digester.push(&body[text.span.range()]);
+            digester.push(text.raw_bytes(body));
         }
     }
     digester.finish()

@@ -3,8 +3,9 @@
 use serde::de::IgnoredAny;
 
 use crate::{
-    conversation::{Author, Conversation, Field, IndexError},
-    json::scan::{JsonString, MalformedJson},
+    conversation::{Author, Content, Conversation, Field, IndexError, annotation},
+    format::values::skip_value,
+    json::scan::{JsonKind, JsonScanner, JsonString, MalformedJson, Span},
 };
 
 /// Top-level members that are indexed; a body with more is unguardable.
@@ -78,6 +79,57 @@ pub(in crate::format) fn check_item_count(
     }
 }
 
+/// Adds the annotations in an object of the item with this index: the item itself, or the block at `block`.
+#[cold]
+pub(in crate::format) fn add_annotations(
+    found: &mut Conversation,
+    object: Span,
+    item: usize,
+    block: Option<usize>,
+) -> Result<(), IndexFailure> {
+    annotation::find_annotations(&found.body, object, item, block, &mut found.annotations)?;
+    check_item_count(found, 0)
+}
+
+/// The content of an item or of a result.
+pub(in crate::format) enum ReadContent<P> {
+    /// Anything but a list of objects.
+    Plain(Content),
+    /// The list, brackets included, and its parts.
+    Parts(Span, Vec<P>),
+}
+
+/// Reads any value as a content. `read_part` takes an object of a list; it is given how many came before.
+pub(in crate::format) fn read_content<'a, P>(
+    scan: &mut JsonScanner<'a>,
+    mut read_part: impl FnMut(&mut JsonScanner<'a>, usize) -> Result<P, IndexFailure>,
+) -> Result<ReadContent<P>, IndexFailure> {
+    match scan.peek() {
+        Some(b'"') => return Ok(ReadContent::Plain(Content::Text(scan.take_string()?))),
+        Some(b'[') => {}
+        _ => {
+            let content = match scan.take_value()? {
+                (span, JsonKind::Null) => Content::Null(span),
+                (span, _) => Content::Other(span),
+            };
+            return Ok(ReadContent::Plain(content));
+        }
+    }
+    let (mut parts, mut all_objects) = (Vec::new(), true);
+    let list = scan.walk_array(|scan| {
+        if scan.peek() != Some(b'{') {
+            all_objects = false;
+            return Ok(skip_value(scan)?);
+        }
+        parts.push(read_part(scan, parts.len())?);
+        Ok::<_, IndexFailure>(())
+    })?;
+    Ok(match all_objects {
+        true => ReadContent::Parts(list, parts),
+        false => ReadContent::Plain(Content::Other(list)),
+    })
+}
+
 /// A key spelled with escapes could hide one that the proxy acts upon.
 pub(in crate::format) const fn check_plain_key(key: JsonString) -> Result<(), IndexFailure> {
     match key.has_escapes {
@@ -86,30 +138,49 @@ pub(in crate::format) const fn check_plain_key(key: JsonString) -> Result<(), In
     }
 }
 
-/// The keys of one object that were read already, a bit for each.
-#[derive(Default)]
-pub(in crate::format) struct SeenKeys(u16);
+/// Checks the keys of one object as they are read.
+pub(in crate::format) struct SeenKeys {
+    /// Those that may stand in it only once; at most 16.
+    keys: &'static [&'static str],
+    /// The error for a key that stands twice.
+    failure: fn(&'static str) -> IndexFailure,
+    /// A bit for each of the keys that was read.
+    seen: u16,
+}
 
 impl SeenKeys {
-    /// Fails with `failure` if `key` is one of `keys` and was read before.
-    pub(in crate::format) fn mark_once(
-        &mut self,
-        keys: &[&'static str],
-        key: &[u8],
-        failure: impl FnOnce(&'static str) -> IndexFailure,
-    ) -> Result<(), IndexFailure> {
-        if let Some(at) = keys.iter().position(|name| name.as_bytes() == key) {
-            if self.0 & (1 << at) != 0 {
-                return Err(failure(keys[at]));
-            }
-            self.0 |= 1 << at;
+    pub(in crate::format) const fn new(
+        keys: &'static [&'static str],
+        failure: fn(&'static str) -> IndexFailure,
+    ) -> Self {
+        let seen = 0;
+        Self {
+            keys,
+            failure,
+            seen,
         }
-        Ok(())
+    }
+
+    /// The key as spelled. Fails if it has escapes, or stands twice and may not.
+    pub(in crate::format) fn check_key<'a>(
+        &mut self,
+        body: &'a [u8],
+        key: JsonString,
+    ) -> Result<&'a [u8], IndexFailure> {
+        check_plain_key(key)?;
+        let key = key.raw_bytes(body);
+        if let Some(at) = self.keys.iter().position(|name| name.as_bytes() == key) {
+            if self.seen & (1 << at) != 0 {
+                return Err((self.failure)(self.keys[at]));
+            }
+            self.seen |= 1 << at;
+        }
+        Ok(key)
     }
 }
 
 /// Who speaks in an item.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::format) struct Role {
     pub(in crate::format) author: Author,
     /// Its letter in digests. Sessions are found by these, so it never changes.

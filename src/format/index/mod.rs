@@ -23,7 +23,7 @@ impl Format {
     /// A body with messages in the place of the proxy's own compaction entries; `None` where it has none.
     pub fn unfold_compactions(self, body: &Bytes) -> Option<Bytes> {
         match self {
-            Self::Responses => responses::unfold_body(body),
+            Self::Responses => responses::index::unfold_body(body),
             Self::Chat | Self::Messages => None,
             #[cfg(test)]
             Self::Toy => None,

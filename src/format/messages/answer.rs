@@ -17,8 +17,8 @@ pub use self::{
     write::{empty_answer, error_event, error_json, error_kind},
 };
 use crate::{
-    format::{AnswerEvent, AnswerEvents, answer::event_hold::may_be_event},
-    json::scan::{JsonKind, JsonString, Span},
+    format::{AnswerEvent, AnswerEvents, answer::event_hold::may_be_event, values::ObjectSpans},
+    json::scan::{JsonString, Span},
 };
 
 /// The type of the event behind the last one of a message.
@@ -60,43 +60,6 @@ enum EventKind {
     Other,
 }
 
-/// An object whose members matter, by their spans.
-#[derive(Clone, Debug, Default)]
-struct ObjectSpans {
-    span: Span,
-    members: SmallVec<[Member; 2]>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Member {
-    key: JsonString,
-    value: Span,
-    kind: JsonKind,
-    /// The value, if it is a string.
-    text: Option<JsonString>,
-}
-
-impl ObjectSpans {
-    fn find_member(&self, json: &[u8], name: &[u8]) -> Option<&Member> {
-        let mut members = self.members.iter();
-        members.find(|member| &json[member.key.span.range()] == name)
-    }
-
-    fn find_text(&self, json: &[u8], name: &[u8]) -> Option<JsonString> {
-        self.find_member(json, name)?.text
-    }
-
-    fn text_bytes<'a>(&self, json: &'a [u8], name: &[u8]) -> &'a [u8] {
-        let text = self.find_text(json, name);
-        text.map_or(b"", |text| &json[text.span.range()])
-    }
-
-    /// The value of its `type`, as spelt.
-    fn type_name<'a>(&self, json: &'a [u8]) -> &'a [u8] {
-        self.text_bytes(json, b"type")
-    }
-}
-
 /// Whether this may be the beginning of the event behind the last one of a message.
 pub fn may_be_end(beginning: &[u8]) -> bool {
     may_be_event(beginning, END)
@@ -106,11 +69,8 @@ impl AnswerEvents for MessagesAnswer {
     fn events(&self) -> &[AnswerEvent] {
         &self.events
     }
-}
 
-impl MessagesAnswer {
-    /// Whether this is a whole answer with content.
-    pub const fn has_content(&self) -> bool {
+    fn has_message(&self) -> bool {
         self.content.is_some()
     }
 }

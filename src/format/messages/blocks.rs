@@ -1,12 +1,14 @@
-//! Reads the blocks of a message. To which item a block belongs is known once the message is read.
+//! Reads the blocks of a message. Which item a block belongs to is known only when the whole message is read.
 
 use crate::{
     conversation::{
         Arguments, Block, BlockKind, Call, Content, Conversation, Link, LinkKind, annotation,
     },
     format::{
-        index::indexing::{IndexFailure, SeenKeys, check_item_count, check_plain_key},
-        values::{skip_value, take_caller, take_text},
+        index::indexing::{
+            IndexFailure, ReadContent, SeenKeys, check_item_count, check_plain_key, read_content,
+        },
+        values::{skip_value, take_caller, take_raw_text, take_text},
     },
     json::scan::{JsonKind, JsonScanner, JsonString, Span},
 };
@@ -24,31 +26,8 @@ const BLOCK_KEYS: &[&str] = &[
     "input",
 ];
 
-/// A block of a message.
-pub(super) struct ReadBlock {
-    pub(super) block: Block,
-    /// The call of a `tool_use` block.
-    pub(super) call: Option<Call>,
-    pub(super) result: Option<ToolResult>,
-    /// What an answer refers to with it.
-    pub(super) links: [Option<Link>; 2],
-    pub(super) annotated: bool,
-}
-
-/// What a `tool_result` block holds.
-pub(super) struct ToolResult {
-    pub(super) call_id: Option<JsonString>,
-    pub(super) content: Content,
-    /// Indices of its blocks with annotations.
-    pub(super) annotated: Vec<usize>,
-}
-
 /// The content of a message or of a tool result.
-pub(super) enum ReadContent {
-    /// Anything but a list of blocks.
-    Plain(Content),
-    Blocks(Span, Vec<ReadBlock>),
-}
+pub(super) type BlocksContent<'a> = ReadContent<ReadBlock<'a>>;
 
 pub(super) struct ContentBlockReader<'a, 'f> {
     pub(super) body: &'a [u8],
@@ -57,9 +36,10 @@ pub(super) struct ContentBlockReader<'a, 'f> {
     pub(super) in_result: bool,
 }
 
-/// The members of a block, as far as they are read.
+/// A block of a message: its members, as far as they are read.
 #[derive(Default)]
-struct Members<'a> {
+pub(super) struct ReadBlock<'a> {
+    pub(super) span: Span,
     kind: &'a [u8],
     text: Option<JsonString>,
     thinking: Option<JsonString>,
@@ -67,12 +47,17 @@ struct Members<'a> {
     id: Option<JsonString>,
     name: Option<JsonString>,
     input: Option<Span>,
-    call_id: Option<JsonString>,
+    /// The call that a result answers.
+    pub(super) call_id: Option<JsonString>,
     caller: Option<JsonString>,
-    /// Where a list begins that is the content of a block of a kind not known yet.
+    /// Where the list in `content` begins, if `type` has not been read yet.
     list: Option<usize>,
-    content: Option<Content>,
-    annotated: Vec<usize>,
+    /// The content of a tool result.
+    pub(super) content: Option<Content>,
+    /// Indices of the blocks in `content` that have annotations.
+    pub(super) annotated_blocks: Vec<usize>,
+    marked: bool,
+    pub(super) annotated: bool,
 }
 
 /// Where an image or a document comes from.
@@ -82,9 +67,27 @@ struct Source<'a> {
     data: Option<JsonString>,
 }
 
-impl Members<'_> {
-    const fn block_kind(&self) -> BlockKind {
-        match (self.kind, self.text) {
+impl ReadBlock<'_> {
+    /// Whether it is a tool result; not for blocks in one.
+    pub(super) fn is_result(&self) -> bool {
+        self.kind == b"tool_result"
+    }
+
+    /// The call of a `tool_use` block.
+    pub(super) fn call(&self) -> Option<Call> {
+        (self.kind == b"tool_use").then(|| Call {
+            span: self.span,
+            id: self.id,
+            name: self.name,
+            arguments: self.input.map(Arguments::Json),
+            listed: true,
+            fixed: false,
+        })
+    }
+
+    /// `in_answer`: only there, a `tool_use` is a call.
+    pub(super) fn block(&self, in_answer: bool) -> Block {
+        let kind = match (self.kind, self.text) {
             (b"text" | b"", Some(text)) => BlockKind::Text(text),
             (b"image", _) => BlockKind::Image {
                 url: self.source.data,
@@ -96,13 +99,18 @@ impl Members<'_> {
             }
             (b"thinking", _) => BlockKind::Reasoning(self.thinking),
             (b"redacted_thinking", _) => BlockKind::Reasoning(None),
-            (b"tool_use", _) => BlockKind::Call,
+            (b"tool_use", _) if in_answer => BlockKind::Call,
             _ => BlockKind::Opaque,
+        };
+        Block {
+            span: self.span,
+            kind,
+            marked: self.marked,
         }
     }
 
     /// What the server runs, or its result; and the program that made it run.
-    fn links(&self) -> [Option<Link>; 2] {
+    pub(super) fn links(&self) -> [Option<Link>; 2] {
         let link = |id: Option<JsonString>, kind| id.map(|id| Link { id, kind });
         let served = match self.kind {
             kind if kind.ends_with(b"_tool_use") => link(self.id, LinkKind::Use),
@@ -118,11 +126,8 @@ pub(in crate::format) fn find_document_text(body: &[u8], block: Span) -> Option<
     let (mut is_document, mut source) = (false, Source::default());
     let mut scan = JsonScanner::new(body, block.start as usize);
     let read = scan.walk_object(|scan, key| {
-        match &body[key.span.range()] {
-            b"type" => {
-                is_document =
-                    take_text(scan)?.is_some_and(|it| body[it.span.range()] == *b"document")
-            }
+        match key.raw_bytes(body) {
+            b"type" => is_document = take_raw_text(body, scan)? == b"document",
             b"source" => source = read_source(body, scan)?,
             _ => skip_value(scan)?,
         }
@@ -143,8 +148,8 @@ fn read_source<'a>(body: &'a [u8], scan: &mut JsonScanner<'a>) -> Result<Source<
     }
     scan.walk_object(|scan, key| {
         check_plain_key(key)?;
-        match &body[key.span.range()] {
-            b"type" => source.kind = take_text(scan)?.map_or(b"", |it| &body[it.span.range()]),
+        match key.raw_bytes(body) {
+            b"type" => source.kind = take_raw_text(body, scan)?,
             b"data" | b"url" => source.data = take_text(scan)?,
             _ => skip_value(scan)?,
         }
@@ -154,98 +159,56 @@ fn read_source<'a>(body: &'a [u8], scan: &mut JsonScanner<'a>) -> Result<Source<
 }
 
 impl<'a> ContentBlockReader<'a, '_> {
-    fn raw_bytes(&self, text: JsonString) -> &'a [u8] {
-        &self.body[text.span.range()]
-    }
-
     pub(super) fn read_content(
         &mut self,
         scan: &mut JsonScanner<'a>,
-    ) -> Result<ReadContent, IndexFailure> {
-        let plain = match scan.peek() {
-            Some(b'"') => Content::Text(scan.take_string()?),
-            Some(b'[') => return self.read_blocks(scan),
-            _ => match scan.take_value()? {
-                (span, JsonKind::Null) => Content::Null(span),
-                (span, _) => Content::Other(span),
-            },
-        };
-        Ok(ReadContent::Plain(plain))
-    }
-
-    fn read_blocks(&mut self, scan: &mut JsonScanner<'a>) -> Result<ReadContent, IndexFailure> {
-        let mut blocks = Vec::new();
-        let mut all_objects = true;
-        let span = scan.walk_array(|scan| {
-            if scan.peek() != Some(b'{') {
-                all_objects = false;
-                return Ok(skip_value(scan)?);
-            }
-            blocks.push(self.read_block(scan)?);
+    ) -> Result<BlocksContent<'a>, IndexFailure> {
+        read_content(scan, |scan, count| {
+            let block = self.read_block(scan)?;
             // The blocks are not among those of the conversation yet.
-            check_item_count(self.found, blocks.len())
-        })?;
-        Ok(match all_objects {
-            true => ReadContent::Blocks(span, blocks),
-            false => ReadContent::Plain(Content::Other(span)),
+            check_item_count(self.found, count + 1)?;
+            Ok(block)
         })
     }
 
-    fn read_block(&mut self, scan: &mut JsonScanner<'a>) -> Result<ReadBlock, IndexFailure> {
-        let mut seen = SeenKeys::default();
-        let mut members = Members::default();
-        let (mut marked, mut annotated) = (false, false);
-        let span = scan.walk_object(|scan, key| {
-            check_plain_key(key)?;
-            let key = self.raw_bytes(key);
-            seen.mark_once(BLOCK_KEYS, key, IndexFailure::TwiceInPart)?;
+    fn read_block(&mut self, scan: &mut JsonScanner<'a>) -> Result<ReadBlock<'a>, IndexFailure> {
+        let mut seen = SeenKeys::new(BLOCK_KEYS, IndexFailure::TwiceInPart);
+        let mut read = ReadBlock::default();
+        read.span = scan.walk_object(|scan, key| {
+            let key = seen.check_key(self.body, key)?;
             match key {
-                b"type" => members.kind = take_text(scan)?.map_or(b"", |it| self.raw_bytes(it)),
-                b"text" => members.text = take_text(scan)?,
-                b"thinking" => members.thinking = take_text(scan)?,
-                b"source" => members.source = read_source(self.body, scan)?,
-                b"content" if !self.in_result => self.read_result_content(scan, &mut members)?,
-                b"tool_use_id" => members.call_id = take_text(scan)?,
-                b"id" => members.id = take_text(scan)?,
-                b"name" => members.name = take_text(scan)?,
-                b"caller" => members.caller = take_caller(self.body, scan)?,
-                b"input" => members.input = Some(scan.take_value()?.0),
-                b"cache_control" => marked |= scan.take_value()?.1 != JsonKind::Null,
+                b"type" => read.kind = take_raw_text(self.body, scan)?,
+                b"text" => read.text = take_text(scan)?,
+                b"thinking" => read.thinking = take_text(scan)?,
+                b"source" => read.source = read_source(self.body, scan)?,
+                b"content" if !self.in_result => self.read_result_content(scan, &mut read)?,
+                b"tool_use_id" => read.call_id = take_text(scan)?,
+                b"id" => read.id = take_text(scan)?,
+                b"name" => read.name = take_text(scan)?,
+                b"caller" => read.caller = take_caller(self.body, scan)?,
+                b"input" => read.input = Some(scan.take_value()?.0),
+                b"cache_control" => read.marked |= scan.take_value()?.1 != JsonKind::Null,
                 key => {
-                    annotated |= key == annotation::ANNOTATION_KEY;
+                    read.annotated |= key == annotation::ANNOTATION_KEY;
                     skip_value(scan)?;
                 }
             }
             Ok::<_, IndexFailure>(())
         })?;
-        let result = (members.kind == b"tool_result" && !self.in_result)
-            .then(|| self.finish_result(&mut members));
-        let call = (members.kind == b"tool_use").then(|| Call {
-            span,
-            id: members.id,
-            name: members.name,
-            arguments: members.input.map(Arguments::Json),
-            listed: true,
-            fixed: false,
-        });
-        let kind = members.block_kind();
-        Ok(ReadBlock {
-            block: Block { span, kind, marked },
-            call,
-            result: result.transpose()?,
-            links: members.links(),
-            annotated,
-        })
+        if let Some(start) = read.list.take_if(|_| read.kind == b"tool_result") {
+            self.read_result_content(&mut JsonScanner::new(self.body, start), &mut read)?;
+        }
+        Ok(read)
     }
 
-    /// Reads a `content`. A list is read once it is known to belong to a tool result.
+    /// Reads a `content`. A list is skipped, and read later, unless the block is known to be a tool result.
     fn read_result_content(
         &mut self,
         scan: &mut JsonScanner<'a>,
-        members: &mut Members<'a>,
+        result: &mut ReadBlock<'a>,
     ) -> Result<(), IndexFailure> {
-        if scan.peek() == Some(b'[') && members.kind != b"tool_result" {
-            members.list = Some(scan.position());
+        if scan.peek() == Some(b'[') && !result.is_result() {
+            result.list = Some(scan.position());
             return Ok(skip_value(scan)?);
         }
         let mut reader = ContentBlockReader {
@@ -253,42 +216,20 @@ impl<'a> ContentBlockReader<'a, '_> {
             found: self.found,
             in_result: true,
         };
-        members.content = Some(match reader.read_content(scan)? {
+        result.content = Some(match reader.read_content(scan)? {
             ReadContent::Plain(content) => content,
-            ReadContent::Blocks(list, blocks) => {
+            ReadContent::Parts(list, blocks) => {
                 let first = self.found.blocks.len();
                 for read in blocks {
                     if read.annotated {
-                        members.annotated.push(self.found.blocks.len());
+                        result.annotated_blocks.push(self.found.blocks.len());
                     }
-                    self.found.blocks.push(read.into_content());
+                    self.found.blocks.push(read.block(false));
                     check_item_count(self.found, 0)?;
                 }
                 Content::Blocks(first as u32..self.found.blocks.len() as u32, list)
             }
         });
         Ok(())
-    }
-
-    fn finish_result(&mut self, members: &mut Members<'a>) -> Result<ToolResult, IndexFailure> {
-        if let Some(start) = members.list.take() {
-            self.read_result_content(&mut JsonScanner::new(self.body, start), members)?;
-        }
-        Ok(ToolResult {
-            call_id: members.call_id,
-            content: members.content.take().unwrap_or(Content::Absent),
-            annotated: std::mem::take(&mut members.annotated),
-        })
-    }
-}
-
-impl ReadBlock {
-    /// The block where it is neither a call nor a result.
-    pub(super) fn into_content(self) -> Block {
-        let kind = match self.block.kind {
-            BlockKind::Call => BlockKind::Opaque,
-            kind => kind,
-        };
-        Block { kind, ..self.block }
     }
 }

@@ -1,7 +1,7 @@
-//! Data in blocks of the server, which is no text that the model reads as it stands there.
+//! Encoded data in blocks of the server, which the model does not read as the text that stands there.
 
 use crate::{
-    format::values::{skip_value, take_text},
+    format::values::{skip_value, take_raw_text, take_text},
     json::{
         scan::{JsonScanner, JsonString, MalformedJson, Span},
         text::{self, TextSizes},
@@ -34,12 +34,12 @@ fn collect_encoded(
     depth: usize,
     sizes: &mut TextSizes,
 ) -> Result<(), MalformedJson> {
-    let measure = |text: JsonString| text::measure_text(&body[text.span.range()]);
+    let measure = |text: JsonString| text::measure_text(text.raw_bytes(body));
     match scan.peek() {
         Some(b'{') if depth > 0 => {
             let (mut is_base64, mut data) = (false, None);
             scan.walk_object(|scan, key| {
-                match &body[key.span.range()] {
+                match key.raw_bytes(body) {
                     b"encrypted_content" | b"encrypted_index" | b"encrypted_stdout"
                     | b"signature" => {
                         if let Some(text) = take_text(scan)? {
@@ -47,10 +47,7 @@ fn collect_encoded(
                         }
                     }
                     b"data" => data = take_text(scan)?,
-                    b"type" => {
-                        let kind = take_text(scan)?;
-                        is_base64 = kind.is_some_and(|it| &body[it.span.range()] == b"base64");
-                    }
+                    b"type" => is_base64 = take_raw_text(body, scan)? == b"base64",
                     _ => collect_encoded(body, scan, depth - 1, sizes)?,
                 }
                 Ok::<_, MalformedJson>(())

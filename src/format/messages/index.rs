@@ -7,10 +7,10 @@
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::{
-    blocks::{ContentBlockReader, ReadBlock, ReadContent},
+    blocks::{BlocksContent, ContentBlockReader, ReadBlock},
     encoded::measure_encoded,
 };
 use crate::{
@@ -21,12 +21,17 @@ use crate::{
     format::{
         index::{
             describe::describe_item,
-            indexing::{self, IndexFailure, Role, SeenKeys, check_item_count, check_plain_key},
+            indexing::{
+                self, IndexFailure, ReadContent, Role, SeenKeys, add_annotations, check_item_count,
+            },
         },
-        values::{skip_value, take_text},
+        values::{skip_value, take_raw_text},
     },
     json::scan::{JsonKind, JsonScanner, JsonString, Span},
 };
+
+/// What one entry becomes.
+type EntryItems = SmallVec<[Item; 2]>;
 
 /// The keys of a message that may stand in it only once.
 const MESSAGE_KEYS: &[&str] = &["role", "content"];
@@ -54,35 +59,13 @@ struct MessagesIndexer<'a> {
     called_by_program: HashSet<&'a [u8]>,
 }
 
-/// An entry of `messages`.
-struct Entry {
-    role: Role,
-    span: Span,
-    content: ReadContent,
-    annotated: bool,
-}
-
-/// An object with an annotation: an item, or one of the blocks.
-struct AnnotatedObject {
-    span: Span,
-    item: usize,
-    block: Option<usize>,
-}
-
-/// What one entry becomes.
-#[derive(Default)]
-struct EntryItems {
-    items: SmallVec<[Item; 2]>,
-    annotated: Vec<AnnotatedObject>,
-}
-
 impl<'a> MessagesIndexer<'a> {
     fn run(&mut self) -> Result<(), IndexFailure> {
         let mut scan = JsonScanner::new(self.body, indexing::find_json_start(self.body));
         let mut messages = None;
         self.found.span = scan.walk_object(|scan, key| {
             let first = scan.peek();
-            let (value, kind) = match (self.raw_bytes(key), first) {
+            let (value, kind) = match (key.raw_bytes(self.body), first) {
                 (b"messages", Some(b'[')) => {
                     if messages.is_some() {
                         return Err(IndexFailure::Twice("messages"));
@@ -102,11 +85,10 @@ impl<'a> MessagesIndexer<'a> {
         Ok(())
     }
 
-    fn raw_bytes(&self, text: JsonString) -> &'a [u8] {
-        &self.body[text.span.range()]
-    }
-
-    fn read_content(&mut self, scan: &mut JsonScanner<'a>) -> Result<ReadContent, IndexFailure> {
+    fn read_content(
+        &mut self,
+        scan: &mut JsonScanner<'a>,
+    ) -> Result<BlocksContent<'a>, IndexFailure> {
         let mut reader = ContentBlockReader {
             body: self.body,
             found: &mut self.found,
@@ -121,16 +103,10 @@ impl<'a> MessagesIndexer<'a> {
         let start = scan.position();
         let content = self.read_content(scan)?;
         let span = Span::new(start, scan.position());
-        let entry = Entry {
-            role: Role::SYSTEM,
-            span,
-            content,
-            annotated: false,
-        };
-        let mut made = EntryItems::default();
-        self.add_whole(entry, &mut made);
         let known = self.found.annotations.len();
-        self.finish_items(&mut made)?;
+        let mut item = self.make_item(Role::SYSTEM, span, content)?;
+        self.found.annotations[known..].sort_by_key(|it| it.span.start);
+        self.describe(&mut item);
         // The messages that were read before it move one place on.
         let annotations = &mut self.found.annotations;
         for annotation in &mut annotations[..known] {
@@ -140,11 +116,8 @@ impl<'a> MessagesIndexer<'a> {
             annotation.message = 0;
         }
         annotations.rotate_left(known);
-        for mut item in made.items {
-            item.place = ItemPlace::Outside;
-            item.is_bound = false;
-            self.found.items.insert(0, item);
-        }
+        (item.place, item.is_bound) = (ItemPlace::Outside, false);
+        self.found.items.insert(0, item);
         check_item_count(&self.found, 0)?;
         Ok(span)
     }
@@ -153,13 +126,11 @@ impl<'a> MessagesIndexer<'a> {
         if scan.peek() != Some(b'{') {
             return Err(IndexFailure::Shape("a message that is not an object"));
         }
-        let mut seen = SeenKeys::default();
+        let mut seen = SeenKeys::new(MESSAGE_KEYS, IndexFailure::Twice);
         let (mut role, mut annotated) = (Role::UNKNOWN, false);
         let mut content = ReadContent::Plain(Content::Absent);
         let span = scan.walk_object(|scan, key| {
-            check_plain_key(key)?;
-            let key = self.raw_bytes(key);
-            seen.mark_once(MESSAGE_KEYS, key, IndexFailure::Twice)?;
+            let key = seen.check_key(self.body, key)?;
             match key {
                 b"role" => role = self.read_role(scan)?,
                 b"content" => content = self.read_content(scan)?,
@@ -170,87 +141,93 @@ impl<'a> MessagesIndexer<'a> {
             }
             Ok::<_, IndexFailure>(())
         })?;
-        let entry = Entry {
-            role,
-            span,
-            content,
-            annotated,
-        };
-        let mut made = EntryItems::default();
-        match &entry.content {
-            ReadContent::Blocks(_, blocks)
-                if role == Role::USER && blocks.iter().any(|read| read.result.is_some()) =>
-            {
-                self.add_parts(entry, &mut made);
+        let (first, first_annotation) = (self.found.items.len(), self.found.annotations.len());
+        let has_result = |blocks: &[ReadBlock<'_>]| blocks.iter().any(ReadBlock::is_result);
+        let items = match content {
+            ReadContent::Parts(list, blocks) if role == Role::USER && has_result(&blocks) => {
+                self.make_parts(span, list, blocks)?
             }
-            _ => self.add_whole(entry, &mut made),
+            content => smallvec![self.make_item(role, span, content)?],
+        };
+        if annotated {
+            let known = self.found.annotations.len();
+            add_annotations(&mut self.found, span, first, None)?;
+            // An annotation of an entry with several items belongs to the one beside it.
+            for annotation in &mut self.found.annotations[known..] {
+                if let ItemPlace::Part(entry) = items[0].place
+                    && annotation.span.start > entry.blocks.start
+                {
+                    annotation.message = (first + items.len() - 1) as u32;
+                }
+            }
         }
-        self.finish_items(&mut made)?;
-        self.found.items.extend(made.items);
+        self.found.annotations[first_annotation..].sort_by_key(|it| it.span.start);
+        for mut item in items {
+            self.describe(&mut item);
+            self.found.items.push(item);
+        }
         check_item_count(&self.found, 0)
     }
 
     fn read_role(&self, scan: &mut JsonScanner<'a>) -> Result<Role, IndexFailure> {
-        Ok(match take_text(scan)?.map(|role| self.raw_bytes(role)) {
-            Some(b"system") => Role::SYSTEM,
-            Some(b"user") => Role::USER,
-            Some(b"assistant") => Role::ASSISTANT,
+        Ok(match take_raw_text(self.body, scan)? {
+            b"system" => Role::SYSTEM,
+            b"user" => Role::USER,
+            b"assistant" => Role::ASSISTANT,
             _ => Role::UNKNOWN,
         })
     }
 
-    /// Adds an entry that is one item.
-    fn add_whole(&mut self, entry: Entry, made: &mut EntryItems) {
+    /// Makes an entry one item.
+    fn make_item(
+        &mut self,
+        role: Role,
+        span: Span,
+        content: BlocksContent<'a>,
+    ) -> Result<Item, IndexFailure> {
         let (first_call, at) = (self.found.calls.len() as u32, self.found.items.len());
         let first_link = self.found.links.len() as u32;
-        let is_answer = entry.role == Role::ASSISTANT;
+        let is_answer = role == Role::ASSISTANT;
         self.called_by_program.clear();
-        let content = match entry.content {
+        let content = match content {
             ReadContent::Plain(content) => content,
-            ReadContent::Blocks(list, blocks) => {
+            ReadContent::Parts(list, blocks) => {
                 let first = self.found.blocks.len() as u32;
-                for mut read in blocks {
+                for read in &blocks {
                     if is_answer {
-                        self.add_links(&read);
+                        self.add_links(read);
                     }
-                    if let Some(call) = read.call.take_if(|_| is_answer) {
+                    if let Some(call) = read.call().filter(|_| is_answer) {
                         self.found.calls.push(call);
-                        self.found.blocks.push(read.block);
+                        self.found.blocks.push(read.block(true));
                     } else {
-                        self.add_block(read, at, made);
+                        self.add_block(read, at)?;
                     }
                 }
                 Content::Blocks(first..self.found.blocks.len() as u32, list)
             }
         };
-        if entry.annotated {
-            made.annotated.push(AnnotatedObject {
-                span: entry.span,
-                item: at,
-                block: None,
-            });
-        }
         let in_list = |item: &Item| item.place != ItemPlace::Outside;
-        made.items.push(Item {
-            span: entry.span,
-            author: entry.role.author,
-            is_bound: entry.role == Role::SYSTEM && self.found.items.last().is_some_and(in_list),
+        Ok(Item {
+            span,
+            author: role.author,
+            is_bound: role == Role::SYSTEM && self.found.items.last().is_some_and(in_list),
             content,
             calls: first_call..self.found.calls.len() as u32,
             links: first_link..self.found.links.len() as u32,
             ..Item::default()
-        });
+        })
     }
 
     /// Adds what a block of an answer refers to.
-    fn add_links(&mut self, read: &ReadBlock) {
-        for link in read.links.into_iter().flatten() {
-            let id = self.raw_bytes(link.id);
-            let call = read.call.as_ref().and_then(|call| call.id);
+    fn add_links(&mut self, read: &ReadBlock<'a>) {
+        for link in read.links().into_iter().flatten() {
+            let id = link.id.raw_bytes(self.body);
+            let call = read.call().and_then(|call| call.id);
             match (link.kind, call) {
                 (LinkKind::Use, _) => drop(self.served.insert(id)),
                 (LinkKind::Caller, Some(call)) if self.served.contains(id) => {
-                    self.called_by_program.insert(self.raw_bytes(call));
+                    self.called_by_program.insert(call.raw_bytes(self.body));
                 }
                 _ => {}
             }
@@ -258,43 +235,41 @@ impl<'a> MessagesIndexer<'a> {
         }
     }
 
-    /// Adds a user entry with tool results.
-    fn add_parts(&mut self, entry: Entry, made: &mut EntryItems) {
-        let ReadContent::Blocks(list, blocks) = entry.content else {
-            return;
-        };
-        let place = ItemPlace::Part(SharedEntry {
-            span: entry.span,
-            blocks: list,
-        });
+    /// Makes the items of a user entry with tool results.
+    fn make_parts(
+        &mut self,
+        span: Span,
+        list: Span,
+        blocks: Vec<ReadBlock<'a>>,
+    ) -> Result<EntryItems, IndexFailure> {
+        let place = ItemPlace::Part(SharedEntry { span, blocks: list });
         let first = self.found.items.len();
-        for mut read in blocks {
-            let (span, at) = (read.block.span, first + made.items.len());
-            if let Some(result) = read.result.take() {
-                let own = read.annotated.then_some((span, None));
-                let blocks = result.annotated.iter();
-                let blocks = blocks.map(|&block| (self.found.blocks[block].span, Some(block)));
-                let objects = own.into_iter().chain(blocks);
-                made.annotated
-                    .extend(objects.map(|(span, block)| AnnotatedObject {
-                        span,
-                        item: at,
-                        block,
-                    }));
-                let by_program = |id| self.called_by_program.contains(self.raw_bytes(id));
-                made.items.push(Item {
+        let mut items = EntryItems::new();
+        for read in blocks {
+            let (span, at) = (read.span, first + items.len());
+            if read.is_result() {
+                if read.annotated {
+                    add_annotations(&mut self.found, span, at, None)?;
+                }
+                for block in read.annotated_blocks {
+                    let span = self.found.blocks[block].span;
+                    add_annotations(&mut self.found, span, at, Some(block))?;
+                }
+                let by_program =
+                    |id: JsonString| self.called_by_program.contains(id.raw_bytes(self.body));
+                items.push(Item {
                     span,
                     place,
                     author: Author::Tool,
-                    content: result.content,
-                    call_id: result.call_id,
-                    read_by_program: result.call_id.is_some_and(by_program),
+                    content: read.content.unwrap_or(Content::Absent),
+                    call_id: read.call_id,
+                    read_by_program: read.call_id.is_some_and(by_program),
                     ..Item::default()
                 });
                 continue;
             }
             let next = self.found.blocks.len() as u32;
-            match made.items.last_mut() {
+            match items.last_mut() {
                 Some(Item {
                     author: Author::User,
                     span: run,
@@ -303,84 +278,39 @@ impl<'a> MessagesIndexer<'a> {
                 }) => {
                     run.end = span.end;
                     blocks.end = next + 1;
-                    self.add_block(read, at - 1, made);
+                    self.add_block(&read, at - 1)?;
                 }
                 _ => {
-                    made.items.push(Item {
+                    items.push(Item {
                         span,
                         place,
                         author: Author::User,
                         content: Content::Blocks(next..next + 1, list),
                         ..Item::default()
                     });
-                    self.add_block(read, at, made);
+                    self.add_block(&read, at)?;
                 }
             }
         }
-        if entry.annotated {
-            made.annotated.push(AnnotatedObject {
-                span: entry.span,
-                item: first,
-                block: None,
-            });
-        }
+        Ok(items)
     }
 
     /// Adds a block of item `item`.
-    fn add_block(&mut self, read: ReadBlock, item: usize, made: &mut EntryItems) {
+    fn add_block(&mut self, read: &ReadBlock<'a>, item: usize) -> Result<(), IndexFailure> {
         if read.annotated {
-            made.annotated.push(AnnotatedObject {
-                span: read.block.span,
-                item,
-                block: Some(self.found.blocks.len()),
-            });
+            let block = self.found.blocks.len();
+            add_annotations(&mut self.found, read.span, item, Some(block))?;
         }
-        self.found.blocks.push(read.into_content());
-    }
-
-    /// Adds the annotations of new items, and describes them.
-    fn finish_items(&mut self, made: &mut EntryItems) -> Result<(), IndexFailure> {
-        let first_annotation = self.found.annotations.len();
-        for object in &made.annotated {
-            self.add_annotations(object, made)?;
-        }
-        self.found.annotations[first_annotation..].sort_by_key(|it| it.span.start);
-        for item in &mut made.items {
-            let tag = Role::from_author(item.author).tag;
-            describe_item(&self.found, tag, item);
-            for block in self.found.blocks_of(item) {
-                if item.author == Author::Model && block.kind == BlockKind::Opaque {
-                    item.sizes -= measure_encoded(self.body, block.span);
-                }
-            }
-        }
+        self.found.blocks.push(read.block(false));
         Ok(())
     }
 
-    #[cold]
-    fn add_annotations(
-        &mut self,
-        object: &AnnotatedObject,
-        made: &EntryItems,
-    ) -> Result<(), IndexFailure> {
-        let annotations = &mut self.found.annotations;
-        let first = annotations.len();
-        let (item, block) = (object.item, object.block);
-        annotation::find_annotations(self.body, object.span, item, block, annotations)?;
-        // An annotation of an entry with several items belongs to the one beside it.
-        if let Some(Item {
-            place: ItemPlace::Part(entry),
-            ..
-        }) = made.items.first()
-            && object.span == entry.span
-        {
-            let last = item + made.items.len() - 1;
-            for annotation in &mut annotations[first..] {
-                if annotation.span.start > entry.blocks.start {
-                    annotation.message = last as u32;
-                }
+    fn describe(&self, item: &mut Item) {
+        describe_item(&self.found, Role::from_author(item.author).tag, item);
+        for block in self.found.blocks_of(item) {
+            if item.author == Author::Model && block.kind == BlockKind::Opaque {
+                item.sizes -= measure_encoded(self.body, block.span);
             }
         }
-        check_item_count(&self.found, 0)
     }
 }

@@ -1,9 +1,9 @@
 //! Places of the cache markers that the proxy adds.
 //!
-//! The provider writes its cache at markers only, and finds what was written before at most 20 blocks behind one. So
-//! the newest input has a marker for the next request to find, and the input before it one at the block that had it in
-//! the request before, however many blocks came since. The tools with the system prompt, and the task, have one each:
-//! these stay when the guard cuts what follows them.
+//! The provider writes its cache at markers only. From a marker, it looks back over at most 20 blocks for what an earlier
+//! request wrote. So the two newest inputs are marked: the newest one for the next request to find, and the one before
+//! it at the block that was marked in the request before, however many blocks came since. The tools with the system
+//! prompt have a marker, and so has the task: both stay when the guard cuts what follows them.
 //!
 //! Blocks are marked, not the request as a whole: Anthropic's automatic marker is one place only, and not known to all
 //! who host the API. The provider ignores a marker whose prefix is too short to be cached.
@@ -15,9 +15,11 @@ use crate::{
     conversation::{
         Author, BlockKind, Content, Conversation, Item, ItemPlace, edit::Edits, texts::decode_chars,
     },
-    format::request::cache_markers::MARKER_KEY,
     json::scan::{JsonKind, JsonScanner, JsonString, MalformedJson, Span},
 };
+
+/// The member of a block that is a marker.
+pub(in crate::format) const MARKER_KEY: &str = "cache_control";
 
 /// It lives for five minutes from its last use, as caches are expected to.
 const MARKER: &str = r#""cache_control":{"type":"ephemeral"}"#;
@@ -53,7 +55,7 @@ fn find_marker(body: &[u8], scan: &mut JsonScanner<'_>, level: u32) -> Result<bo
             Ok::<_, MalformedJson>(())
         })?,
         Some(b'{') if level < MAX_MARKED_LEVEL => scan.walk_object(|scan, key| {
-            let key = &body[key.span.range()];
+            let key = key.raw_bytes(body);
             found |= match MARKED_LISTS.contains(&key) {
                 true => find_marker(body, scan, level + 1)?,
                 false => scan.take_value().map(|_| key == MARKER_KEY.as_bytes())?,

@@ -3,7 +3,7 @@
 use super::request;
 use crate::{
     conversation::{Conversation, edit::Edits},
-    format::request::write::{AnswerLimit, TextMembers},
+    format::text_request::{AnswerLimit, TextMembers},
 };
 
 /// Changes the members that shape the answer, and no other: tools stay, since the calls in the conversation need them,

@@ -4,9 +4,7 @@ use serde_json::value::RawValue;
 
 use crate::{
     conversation::Conversation,
-    format::request::tools::{
-        ClientTools, ToolForm, ToolSchema, read_tool_list, write_object_schema,
-    },
+    format::tools::{ClientTools, ToolForm, ToolSchema, read_tool_list, write_object_schema},
 };
 
 pub(in crate::format) fn read_client_tools(

@@ -1,21 +1,18 @@
 //! Messages, calls, requests and answers of the Messages API, as the proxy writes them.
 
-use std::borrow::Cow;
-
 use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::{
-    conversation::{Author, BlockKind, Format},
-    format::{AssistantTurn, ProxyToolCall, request::write::TextRequest, values::walk_if_object},
-    json::{scan::JsonScanner, text},
+    conversation::Author,
+    format::{ProxyToolCall, text_request::TextRequest, values::find_member},
 };
 
 pub(in crate::format) fn wrap_items(items: &[&str]) -> String {
     format!(r#"{{"messages":[{}]}}"#, write_entries(items))
 }
 
-/// Items that are blocks share an entry with those beside them: all results of an answer stand in one.
+/// Joins items to entries. Blocks that stand side by side share one entry: all results of an answer must be in one.
 pub(in crate::format) fn write_entries(items: &[&str]) -> String {
     let runs = items.chunk_by(|item, next| is_block(item) && is_block(next));
     let entries = runs.map(|run| match run {
@@ -30,13 +27,7 @@ pub(in crate::format) fn write_entries(items: &[&str]) -> String {
 
 /// Whether the JSON of an item is a block of an entry, and no entry.
 fn is_block(item: &str) -> bool {
-    let mut has_role = false;
-    let mut scan = JsonScanner::new(item.as_bytes(), 0);
-    let walked = walk_if_object(&mut scan, |scan, key| {
-        has_role |= &item.as_bytes()[key.span.range()] == b"role";
-        scan.take_value().map(|_| ())
-    });
-    walked.is_ok() && !has_role
+    find_member(item.as_bytes(), 0, b"role").is_none()
 }
 
 pub(in crate::format) fn text_item(author: Author, escaped: &str) -> String {
@@ -51,46 +42,6 @@ pub(in crate::format) fn text_item(author: Author, escaped: &str) -> String {
 pub(in crate::format) fn calls_item(calls: &[&str]) -> String {
     let calls = calls.join(",");
     format!(r#"{{"role":"assistant","content":[{calls}]}}"#)
-}
-
-/// Also for Responses. `None` where the answer has thinking that is too long to be sent again, or was not kept: servers refuse calls that
-/// come back without the thinking before them.
-pub(in crate::format) fn answer_item(
-    format: Format,
-    turn: &AssistantTurn,
-    max_bytes: usize,
-    max_argument_bytes: usize,
-) -> Option<Box<str>> {
-    let calls = &turn.proxy_calls;
-    let fits = turn.message.len() <= max_bytes;
-    let is_overlong = |call: &ProxyToolCall| call.is_overlong(max_argument_bytes);
-    if fits && !turn.message.is_empty() && !calls.iter().any(is_overlong) {
-        return Some(turn.message.clone());
-    }
-    // Its calls stay, since the results need them, and so does its thinking.
-    let answer = format.index_items(&[&turn.message])?;
-    let mut calls = calls.iter();
-    let mut blocks: Vec<Cow<'_, str>> = Vec::new();
-    for block in &answer.blocks {
-        match block.kind {
-            BlockKind::Reasoning(_) => {
-                blocks.push(String::from_utf8_lossy(answer.span_bytes(block.span)));
-            }
-            BlockKind::Call => {
-                blocks.push(format.write_call(calls.next()?, max_argument_bytes));
-            }
-            _ => {}
-        }
-    }
-    if let ([], Some(package)) = (&turn.proxy_calls[..], &turn.package) {
-        blocks.push(
-            format
-                .text_in_answer(&text::escape_text(&package.text))
-                .into(),
-        );
-    }
-    let item = format.calls_item(&blocks.iter().map(|block| &**block).collect::<Vec<_>>());
-    (item.len() <= max_bytes && !blocks.is_empty()).then(|| item.into())
 }
 
 /// A call without its arguments.

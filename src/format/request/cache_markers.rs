@@ -1,4 +1,4 @@
-//! Cache markers: how long a provider's cache lives by those of the client, where they are, and the proxy's where the client sets none.
+//! Cache markers of a request: what the client's say, and the proxy's in a request without any.
 
 use memchr::memmem;
 
@@ -7,12 +7,9 @@ use crate::{
         Conversation, Format, ItemPlace,
         edit::{Edits, Rope},
     },
-    format::messages::markers,
-    json::scan::{JsonKind, JsonScanner, MalformedJson, Span},
+    format::messages::markers::{self, MARKER_KEY},
+    json::scan::{JsonKind, Span},
 };
-
-/// The member of a block that is a marker.
-pub(in crate::format) const MARKER_KEY: &str = "cache_control";
 
 /// Top-level members with markers: of tools, and of the whole request.
 const MARKED_FIELDS: [&str; 2] = ["tools", MARKER_KEY];
@@ -52,15 +49,12 @@ impl Conversation {
     pub(crate) fn unset_cache_markers(&self, item: usize, edits: &mut Edits) {
         let blocks = self.blocks_of(&self.items[item]).iter();
         for block in blocks.filter(|block| block.marked) {
-            let mut scan = JsonScanner::new(&self.body, block.span.start as usize);
-            // The block was read before.
-            let _ = scan.walk_object(|scan, key| {
-                let (value, kind) = scan.take_value()?;
-                if self.raw_bytes(key) == MARKER_KEY.as_bytes() && kind != JsonKind::Null {
-                    edits.replace(value, "null");
+            for member in self.list_members(block.span.start) {
+                let is_marker = self.raw_bytes(member.key) == MARKER_KEY.as_bytes();
+                if is_marker && member.kind != JsonKind::Null {
+                    edits.replace(member.value, "null");
                 }
-                Ok::<_, MalformedJson>(())
-            });
+            }
         }
     }
 

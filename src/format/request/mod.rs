@@ -5,20 +5,19 @@ pub mod block_binding;
 pub(super) mod cache_markers;
 pub(super) mod reasoning;
 mod required_members;
-pub(super) mod tools;
-pub(super) mod write;
+mod write;
 
 use bytes::Bytes;
 use serde_json::Value;
 
 use super::{
     chat, messages, responses,
-    values::{has_type, parse_field},
+    values::{has_type, parse_field, remove_members},
 };
 use crate::{
     config::profile::Profile,
     conversation::{Author, BlockKind, Conversation, Field, Format, edit::Edits},
-    format::request::tools::ClientTools,
+    format::tools::ClientTools,
     json::scan::{JsonKind, JsonString, Span},
 };
 
@@ -182,7 +181,7 @@ impl Conversation {
     /// compact. `None` where there is nothing to compact, or a part of the history is not in it.
     pub fn with_compaction_trigger(&self) -> Option<Bytes> {
         match self.format {
-            Format::Responses => responses::append_trigger(self),
+            Format::Responses => responses::compaction_item::append_trigger(self),
             Format::Chat | Format::Messages => None,
             #[cfg(test)]
             Format::Toy => None,
@@ -314,9 +313,7 @@ impl Conversation {
             false => Some(refused),
         };
         if let Some(surplus) = surplus {
-            let members = self.fields.iter().map(Field::full_span);
-            let members: Vec<Span> = members.collect();
-            edits.remove_items(&members, |at| members[at] == surplus.full_span());
+            remove_members(&self.fields, edits, |it| it.value == surplus.value);
         }
     }
 
@@ -348,7 +345,7 @@ impl Conversation {
     /// Whether the request asks for several choices; a tool loop could continue only one of them.
     pub fn asks_for_many(&self) -> bool {
         match self.format {
-            Format::Chat => chat::answer_shape::asks_for_many(self),
+            Format::Chat => chat::request::asks_for_many(self),
             Format::Messages | Format::Responses => false,
             #[cfg(test)]
             Format::Toy => false,
@@ -360,7 +357,7 @@ impl Conversation {
         let newest = self.items.last();
         newest.is_some_and(|item| item.author == Author::Model)
             || match self.format {
-                Format::Chat => chat::answer_shape::continues_message(self),
+                Format::Chat => chat::request::continues_message(self),
                 Format::Messages | Format::Responses => false,
                 #[cfg(test)]
                 Format::Toy => false,

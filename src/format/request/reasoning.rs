@@ -5,36 +5,24 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 
 use crate::{
     conversation::{
         Author, Block, BlockKind, Content, Conversation, Field, Format, Item, edit::Edits,
     },
     format::{
-        chat::reasoning_sizes::measure_reasoning,
+        chat::reasoning_members::{REASONING_MEMBERS, SIGNED_MEMBER, measure_reasoning},
         rules::ReasoningPlace,
-        values::{find_member, has_type},
+        values::{ObjectSpans, find_member, has_type, remove_members},
     },
     json::{
-        scan::{JsonKind, JsonScanner, MalformedJson, Span},
+        scan::{JsonKind, JsonScanner, Span},
         text::{self, TextSizes},
     },
 };
 
-/// The member of a chat message that some models demand.
-pub(in crate::format) const COUNTED_MEMBER: &[u8] = b"reasoning_content";
-/// All members of a chat message that hold reasoning. Gateways make signed thinking again of `reasoning_details`
-/// (OpenRouter) and of `thinking_blocks` (LiteLLM).
-pub(in crate::format) const CHAT_MEMBERS: [&[u8]; 4] = [
-    COUNTED_MEMBER,
-    b"reasoning",
-    b"reasoning_details",
-    b"thinking_blocks",
-];
-
-/// The member of a chat message, and of its calls, in which Gemini signs them.
-pub(in crate::format) const SIGNED_MEMBER: &[u8] = b"extra_content";
-/// Those of all with signatures, or encrypted.
+/// Members of a chat message with reasoning that is signed or encrypted.
 const SEALED_MEMBERS: [&[u8]; 3] = [b"reasoning_details", b"thinking_blocks", SIGNED_MEMBER];
 
 /// Entries of an answer of Responses that may be sent without their ids.
@@ -44,7 +32,7 @@ const KINDS_WITHOUT_ID: [&str; 3] = ["message", "function_call", "custom_tool_ca
 const NO_TEXT: &str = "[no text]";
 
 impl Conversation {
-    /// Sizes of the reasoning in a message, as far as they are among [`Item::sizes`]; `None` where it has none.
+    /// Sizes of the reasoning in a message, as far as [`Item::sizes`] include them; `None` if it has no reasoning.
     pub(crate) fn measure_reasoning(&self, message: &Item) -> Option<TextSizes> {
         let mut sizes = TextSizes::default();
         let mut has_any = false;
@@ -53,10 +41,8 @@ impl Conversation {
         }
         let place = self.format.rules().reasoning;
         if place == ReasoningPlace::Members {
-            let members = self.list_members(message.span.start);
-            let calls = self.calls_of(message).iter();
-            let of_calls = calls.flat_map(|call| self.list_members(call.span.start));
-            let mut members = members.into_iter().chain(of_calls);
+            let members = self.reasoning_objects(message);
+            let mut members = members.flat_map(|object| self.list_members(object));
             let has_any = members.any(|member| self.holds_reasoning(&member));
             return has_any.then(|| measure_reasoning(&self.body, message.span.start));
         }
@@ -91,68 +77,61 @@ impl Conversation {
             .iter()
             .any(|item| match self.format.rules().reasoning {
                 ReasoningPlace::Members if item.author == Author::Model => {
-                    let calls = self.calls_of(item).iter().map(|call| call.span.start);
-                    let mut objects = std::iter::once(item.span.start).chain(calls);
+                    let mut objects = self.reasoning_objects(item);
                     objects.any(|object| self.list_members(object).iter().any(is_sealed))
                 }
                 _ => self.measure_reasoning(item).is_some(),
             })
     }
 
-    /// Leaves the reasoning of an answer out. Returns whether there was any. In Responses with the ids of its texts and
-    /// calls, which are refused without the reasoning that led to them.
+    /// Leaves the reasoning of an answer out. Returns whether there was any. In Responses, the ids of its texts and calls
+    /// go too, since an entry with an id is refused without the reasoning that led to it.
     pub(crate) fn leave_out_reasoning(&self, message: &Item, edits: &mut Edits) -> bool {
         if message.author != Author::Model {
             return false;
         }
+        let blocks = self.blocks_of(message);
+        let count = blocks.iter().filter(|it| self.is_reasoning(it)).count();
+        let is_all = count > 0 && count == blocks.len();
         match self.format.rules().reasoning {
             ReasoningPlace::Members => {
-                let calls = self.calls_of(message).iter().map(|call| call.span.start);
-                let objects = std::iter::once(message.span.start).chain(calls);
                 let mut has_any = false;
-                for object in objects {
+                for object in self.reasoning_objects(message) {
                     let members = self.list_members(object);
-                    let spans: Vec<Span> = members.iter().map(Field::full_span).collect();
-                    edits.remove_items(&spans, |at| self.holds_reasoning(&members[at]));
-                    has_any |= members.iter().any(|member| self.holds_reasoning(member));
+                    remove_members(&members, edits, |it| self.holds_reasoning(it));
+                    has_any |= members.iter().any(|it| self.holds_reasoning(it));
                 }
-                has_any
+                return has_any;
+            }
+            ReasoningPlace::Blocks if is_all => {
+                let text = self.format.text_block(NO_TEXT);
+                if let Content::Blocks(_, list) = message.content {
+                    edits.replace(list, format!("[{text}]"));
+                }
             }
             ReasoningPlace::Blocks => {
-                let blocks = self.blocks_of(message);
-                let reasoning = blocks.iter().filter(|block| self.is_reasoning(block));
-                match reasoning.count() {
-                    0 => return false,
-                    all if all == blocks.len() => {
-                        let text = self.format.text_block(NO_TEXT);
-                        if let Content::Blocks(_, list) = message.content {
-                            edits.replace(list, format!("[{text}]"));
-                        }
-                    }
-                    _ => {
-                        let spans: Vec<Span> = blocks.iter().map(|block| block.span).collect();
-                        edits.remove_items(&spans, |at| self.is_reasoning(&blocks[at]));
-                    }
-                }
-                true
+                let spans: Vec<Span> = blocks.iter().map(|block| block.span).collect();
+                edits.remove_items(&spans, |at| self.is_reasoning(&blocks[at]));
+            }
+            ReasoningPlace::Entries if is_all => {
+                edits.replace(message.span, self.format.text_in_answer(NO_TEXT));
             }
             ReasoningPlace::Entries => {
-                let blocks = self.blocks_of(message);
-                let reasoning = blocks.iter().filter(|block| self.is_reasoning(block));
-                let count = reasoning.count();
-                if count > 0 && count == blocks.len() {
-                    edits.replace(message.span, self.format.text_in_answer(NO_TEXT));
-                    return true;
-                }
                 // Not by blocks: a message of several parts has a block for each.
                 let entries = self.list_answer_entries(message);
                 edits.remove_items(&entries, |at| {
                     has_type(&self.body, entries[at].start, "reasoning")
                 });
                 self.remove_ids(message, edits);
-                count > 0
             }
         }
+        count > 0
+    }
+
+    /// Where the objects begin whose members may hold the reasoning of a chat message: its own, and those of its calls.
+    fn reasoning_objects(&self, message: &Item) -> impl Iterator<Item = u32> {
+        let calls = self.calls_of(message).iter().map(|call| call.span.start);
+        std::iter::once(message.span.start).chain(calls)
     }
 
     /// Takes the ids of texts and calls out of an answer of Responses, by which the provider knows what reasoning led to
@@ -162,8 +141,7 @@ impl Conversation {
             let has_kind = |kind: &&str| has_type(&self.body, entry.start, kind);
             if KINDS_WITHOUT_ID.iter().any(has_kind) {
                 let members = self.list_members(entry.start);
-                let spans: Vec<Span> = members.iter().map(Field::full_span).collect();
-                edits.remove_items(&spans, |it| self.raw_bytes(members[it].key) == b"id");
+                remove_members(&members, edits, |it| self.raw_bytes(it.key) == b"id");
             }
         }
     }
@@ -204,20 +182,14 @@ impl Conversation {
     fn holds_reasoning(&self, member: &Field) -> bool {
         let is_empty = matches!(member.kind, JsonKind::Null | JsonKind::False);
         let key = self.raw_bytes(member.key);
-        (CHAT_MEMBERS.contains(&key) || key == SIGNED_MEMBER) && !is_empty
+        (REASONING_MEMBERS.contains(&key) || key == SIGNED_MEMBER) && !is_empty
     }
 
     /// The members of the object that begins at `start`.
-    pub(in crate::format) fn list_members(&self, start: u32) -> Vec<Field> {
-        let mut members = Vec::new();
-        let mut scan = JsonScanner::new(&self.body, start as usize);
-        // The object was read before.
-        let _ = scan.walk_object(|scan, key| {
-            let (value, kind) = scan.take_value()?;
-            members.push(Field { key, value, kind });
-            Ok::<_, MalformedJson>(())
-        });
-        members
+    pub(in crate::format) fn list_members(&self, start: u32) -> SmallVec<[Field; 4]> {
+        let object = ObjectSpans::read(&mut JsonScanner::new(&self.body, start as usize));
+        // It was read before.
+        object.unwrap_or_default().members
     }
 }
 

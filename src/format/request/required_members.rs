@@ -1,7 +1,7 @@
 //! Members that a model's API demands in the answers that clients send back, where an answer lacks them:
 //! placeholder reasoning, and in chat completions a signature of the first call of each answer in the running turn.
 //!
-//! The answers may be the client's, which its program or another model made without them, or the proxy's own.
+//! Such an answer was made by the client's program, by another model, or by the proxy.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ use crate::{
         edit::{Edits, Rope},
     },
     format::{
-        request::reasoning::{CHAT_MEMBERS, COUNTED_MEMBER, SIGNED_MEMBER},
+        chat::reasoning_members::{COUNTED_MEMBER, REASONING_MEMBERS, SIGNED_MEMBER},
         rules::ReasoningPlace,
         values::{insert_first_member, parse_field},
     },
@@ -89,8 +89,8 @@ fn switches_thinking_off(sent: &Conversation) -> bool {
         || parse_field(sent, "reasoning")["effort"] == "none"
 }
 
-/// Adds `reasoning_content` to an answer of chat completions. Where the model has refused an answer, reasoning under another
-/// name does not do, nor does an empty one.
+/// Adds `reasoning_content` to an answer of chat completions that lacks it. After a refusal, reasoning under another name
+/// does not count, nor does an empty one.
 fn add_reasoning(sent: &Conversation, answer: &Item, filling: AnswerFilling, edits: &mut Edits) {
     let members = sent.list_members(answer.span.start);
     let find = |name: &[u8]| members.iter().find(|it| sent.raw_bytes(it.key) == name);
@@ -125,11 +125,11 @@ fn names_reasoning(sent: &Conversation, members: &[Field]) -> bool {
     members.iter().any(|member| {
         let value = sent.span_bytes(member.value);
         let is_empty = member.kind == JsonKind::Null || matches!(value, b"[]" | b"\"\"");
-        CHAT_MEMBERS.contains(&sent.raw_bytes(member.key)) && !is_empty
+        REASONING_MEMBERS.contains(&sent.raw_bytes(member.key)) && !is_empty
     })
 }
 
-/// Whether no reasoning stands in an answer of Responses; where the model has refused an answer, none that it can read.
+/// Whether an answer of Responses has no reasoning. After a refusal, only reasoning as plain text counts.
 fn lacks_reasoning(sent: &Conversation, answer: &Item, filling: AnswerFilling) -> bool {
     let counts = |it: &Block| match filling {
         AnswerFilling::All => has_plain_reasoning(sent.span_bytes(it.span)),

@@ -1,36 +1,22 @@
-//! Writes items and texts of the layers above in the format of the request.
+//! Writes items, texts and tools of the layers above in the format of the request.
 //!
 //! A text named `escaped` is the raw content of a JSON string.
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use serde_json::Value;
 
 #[cfg(test)]
 use crate::format::tests::toy;
 use crate::{
-    conversation::{Author, Content, Conversation, Field, Format, ItemPlace, edit::Edits},
-    format::{AssistantTurn, ProxyToolCall, chat, messages, responses},
-    json::scan::{JsonKind, Span},
+    conversation::{Author, BlockKind, Content, Conversation, Format, ItemPlace, edit::Edits},
+    format::{
+        AssistantTurn, ProxyToolCall, chat, messages, responses,
+        text_request::{AnswerLimit, TextRequest},
+        tools::{ToolForm, ToolSchema},
+    },
+    json::text::escape_text,
 };
-
-/// A request for one text, with one user message.
-pub struct TextRequest<'a> {
-    pub model: &'a str,
-    /// Not escaped.
-    pub text: &'a str,
-    pub limit: AnswerLimit,
-}
-
-/// The answer cap of a request that the proxy makes itself.
-#[derive(Clone, Copy, Debug)]
-pub struct AnswerLimit {
-    pub tokens: u32,
-    /// Chat completions take `max_completion_tokens`, and reasoning models refuse `max_tokens`. Many engines know no other
-    /// name than that.
-    pub names_completion_cap: bool,
-}
 
 impl Format {
     /// An item with an escaped text, by the model or the user; in Messages and Responses also by the system. Any other
@@ -73,26 +59,57 @@ impl Format {
         in_format!(self, write::calls_item(calls))
     }
 
-    /// An answer of the model as an item of the next request. An answer above `max_bytes` is reduced
-    /// to its calls or its continuation block, and in Messages and Responses its reasoning; `None` where that is still
-    /// too long. Arguments above `max_argument_bytes` are left out.
+    /// An answer of the model as an item of the next request. An answer above `max_bytes` is reduced to its calls, or to
+    /// its continuation block; in Messages and Responses also to its reasoning. `None` if the rest is still too long.
+    /// Arguments above `max_argument_bytes` are left out.
     pub fn answer_item(
         self,
         turn: &AssistantTurn,
         max_bytes: usize,
         max_argument_bytes: usize,
     ) -> Option<Box<str>> {
+        let is_overlong = |call: &ProxyToolCall| call.is_overlong(max_argument_bytes);
+        let fits = !turn.message.is_empty() && turn.message.len() <= max_bytes;
+        if fits && !turn.proxy_calls.iter().any(is_overlong) {
+            return Some(turn.message.clone());
+        }
+        // Its calls stay, since the results need them.
         match self {
-            Self::Chat => {
-                let item = chat::write::answer_item(turn, max_bytes, max_argument_bytes);
-                Some(item)
-            }
+            Self::Chat => Some(chat::write::reduce_answer(turn, max_argument_bytes)),
             Self::Messages | Self::Responses => {
-                messages::write::answer_item(self, turn, max_bytes, max_argument_bytes)
+                self.reduce_blocks(turn, max_bytes, max_argument_bytes)
             }
             #[cfg(test)]
-            Self::Toy => Some(toy::write::answer_item(turn)),
+            Self::Toy => Some(turn.message.clone()),
         }
+    }
+
+    /// An answer that is a list of blocks, without anything but its thinking, and its calls or its continuation block.
+    /// `None` if its thinking is too long to be sent again, or was not kept: servers refuse calls that come back without
+    /// the thinking before them.
+    fn reduce_blocks(
+        self,
+        turn: &AssistantTurn,
+        max_bytes: usize,
+        max_argument_bytes: usize,
+    ) -> Option<Box<str>> {
+        let answer = self.index_items(&[&turn.message])?;
+        let mut calls = turn.proxy_calls.iter();
+        let mut blocks: Vec<Cow<'_, str>> = Vec::new();
+        for block in &answer.blocks {
+            match block.kind {
+                BlockKind::Reasoning(_) => {
+                    blocks.push(String::from_utf8_lossy(answer.span_bytes(block.span)));
+                }
+                BlockKind::Call => blocks.push(self.write_call(calls.next()?, max_argument_bytes)),
+                _ => {}
+            }
+        }
+        if let ([], Some(package)) = (&turn.proxy_calls[..], &turn.package) {
+            blocks.push(self.text_in_answer(&escape_text(&package.text)).into());
+        }
+        let item = self.calls_item(&blocks.iter().map(|block| &**block).collect::<Vec<_>>());
+        (item.len() <= max_bytes && !blocks.is_empty()).then(|| item.into())
     }
 
     /// A call of the next request; arguments above `max_argument_bytes` are left out.
@@ -110,8 +127,33 @@ impl Format {
         in_format!(self, write::result_item(call, text))
     }
 
+    /// An entry among the messages that brings tools; empty where the format has none. `schemas`: elements of a list of
+    /// tools, with commas between them.
+    pub fn write_tools_entry(self, schemas: &str) -> String {
+        match self {
+            Self::Messages => messages::tools::write_entry(schemas),
+            Self::Responses => responses::tools::write_entry(schemas),
+            Self::Chat => String::new(),
+            #[cfg(test)]
+            Self::Toy => String::new(),
+        }
+    }
+
     pub fn text_request(self, request: &TextRequest<'_>) -> Bytes {
         in_format!(self, write::text_request(request))
+    }
+}
+
+impl ToolForm {
+    /// Writes the tool as an element of the list.
+    pub fn write_tool(self, tool: &ToolSchema<'_>) -> String {
+        match self {
+            Self::ChatTools | Self::ChatStrictTools | Self::ChatFunctions => {
+                chat::tools::write_tool(self, tool)
+            }
+            Self::MessagesTools => messages::tools::write_tool(tool),
+            Self::ResponsesTools => responses::tools::write_tool(tool),
+        }
     }
 }
 
@@ -144,55 +186,4 @@ impl Conversation {
             summary::ask_for_text(self, model, limit, edits)
         )
     }
-}
-
-/// The members of a request for one text that only the proxy reads.
-pub(in crate::format) struct TextMembers<'a> {
-    pub(in crate::format) model: &'a str,
-    /// The member that caps the answer, and its value.
-    pub(in crate::format) cap: (&'a str, u32),
-    /// Members by which the client may demand a call, each with the value that forbids it.
-    pub(in crate::format) call_choices: &'a [(&'a str, &'a str)],
-    /// Members that are added where the request has none.
-    pub(in crate::format) defaults: &'a [(&'a str, &'a str)],
-}
-
-impl TextMembers<'_> {
-    /// Removes members of `part` and sets these.
-    pub(in crate::format) fn write(
-        &self,
-        part: &Conversation,
-        is_dropped: impl Fn(&str) -> bool,
-        edits: &mut Edits,
-    ) {
-        let spans: Vec<Span> = part.fields.iter().map(Field::full_span).collect();
-        edits.remove_items(&spans, |at| {
-            is_dropped(&part.decode_text(part.fields[at].key))
-        });
-        let mut added = String::new();
-        let mut set = |member: &str, value: &str| match part.find_field(member) {
-            Some(field) => edits.replace(field.value, value.to_owned()),
-            None => added.push_str(&format!(",\"{member}\":{value}")),
-        };
-        set("model", &Value::from(self.model).to_string());
-        set(self.cap.0, &self.cap.1.to_string());
-        if part.find_field("stream").is_some() {
-            set("stream", "false");
-        }
-        let (choices, defaults) = (self.call_choices.iter(), self.defaults.iter());
-        let choices = choices.filter(|(name, _)| is_set(part, name));
-        let defaults = defaults.filter(|(name, _)| part.find_field(name).is_none());
-        for (name, value) in choices.chain(defaults) {
-            set(name, value);
-        }
-        if !added.is_empty() {
-            edits.insert(part.span.end - 1, added);
-        }
-    }
-}
-
-/// Whether a top-level member is present and not null.
-pub(in crate::format) fn is_set(part: &Conversation, name: &str) -> bool {
-    let field = part.find_field(name);
-    field.is_some_and(|field| field.kind != JsonKind::Null)
 }

@@ -8,16 +8,16 @@ mod edits;
 mod read;
 mod write;
 
+use bytes::Bytes;
 use smallvec::SmallVec;
 
 pub use self::{
-    edits::SentEvents,
     read::{is_keepalive, read_answer, read_event},
     write::{CompactionReply, empty_answer, error_event},
 };
 use super::kinds::{AnswerPart, CallShape, EntryKind};
 use crate::{
-    format::{AnswerEvent, AnswerEvents, answer::event_hold::may_be_event},
+    format::{AnswerEvent, AnswerEvents, SentEvents, answer::event_hold::may_be_event},
     json::scan::{JsonString, Span},
 };
 
@@ -77,7 +77,7 @@ struct ResponseSpans {
 }
 
 /// An element of `output`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct OutputItem {
     span: Span,
     kind: EntryKind,
@@ -101,21 +101,6 @@ pub fn may_be_end(beginning: &[u8]) -> bool {
 }
 
 impl OutputItem {
-    /// An item of an unknown kind, for the reader to fill.
-    fn new_empty(span: Span) -> Self {
-        Self {
-            span,
-            kind: EntryKind::Unknown,
-            id_member: None,
-            call_id: None,
-            name: None,
-            arguments: None,
-            texts: SmallVec::new(),
-            has_other_part: false,
-            is_encrypted: false,
-        }
-    }
-
     const fn call_shape(&self) -> Option<CallShape> {
         match self.kind {
             EntryKind::Answer(AnswerPart::Call(shape)) => Some(shape),
@@ -132,6 +117,14 @@ impl OutputItem {
         matches!(self.kind, EntryKind::Answer(AnswerPart::Reasoning))
     }
 
+    /// The texts of a message; none of reasoning.
+    fn message_texts(&self) -> &[JsonString] {
+        match self.is_message() {
+            true => &self.texts,
+            false => &[],
+        }
+    }
+
     const fn is_message(&self) -> bool {
         matches!(self.kind, EntryKind::Answer(AnswerPart::Text))
     }
@@ -145,12 +138,18 @@ impl AnswerEvents for ResponsesAnswer {
     fn is_end(&self) -> bool {
         self.kind == EventKind::End
     }
-}
 
-impl ResponsesAnswer {
-    /// Whether this is a whole answer with output.
-    pub const fn has_output(&self) -> bool {
+    fn has_message(&self) -> bool {
         self.response.output.is_some()
+    }
+
+    fn note_sent(&self, json: &[u8], sent: &mut SentEvents) {
+        if let (Some(id), None) = (self.response.id, &sent.id) {
+            sent.id = Some(Bytes::copy_from_slice(id.raw_bytes(json)));
+        }
+        if let Some((number, _)) = self.sequence_number {
+            sent.next_number = Some(number.saturating_add(1));
+        }
     }
 }
 

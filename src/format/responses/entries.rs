@@ -5,13 +5,13 @@ use super::{
     values::{TextValue, ValueReader},
 };
 use crate::{
-    conversation::{Arguments, Call, Content, Link, LinkKind, annotation},
+    conversation::{Arguments, Call, Link, LinkKind, annotation},
     format::{
         index::{
-            indexing::{IndexFailure, SeenKeys, check_plain_key},
+            indexing::{IndexFailure, SeenKeys},
             sealed::measure_sealed,
         },
-        values::{skip_value, take_caller, take_text},
+        values::{skip_value, take_caller, take_raw_text, take_text},
     },
     json::{
         scan::{JsonScanner, JsonString, Span},
@@ -39,6 +39,7 @@ const ENTRY_KEYS: &[&str] = &[
     "result",
 ];
 
+#[derive(Default)]
 pub(super) struct Entry<'a> {
     pub(super) span: Span,
     pub(super) kind: EntryKind,
@@ -65,35 +66,14 @@ impl<'a> Entry<'a> {
         reader: &ValueReader<'a, '_>,
         scan: &mut JsonScanner<'a>,
     ) -> Result<Self, IndexFailure> {
-        let raw =
-            |text: Option<JsonString>| text.map_or(&b""[..], |it| &reader.body[it.span.range()]);
-        let absent = || TextValue::Plain(Content::Absent);
-        let mut seen = SeenKeys::default();
+        let mut seen = SeenKeys::new(ENTRY_KEYS, IndexFailure::Twice);
         let mut kind = EntryType::default();
-        let mut entry = Self {
-            span: Span::default(),
-            kind: EntryKind::Unknown,
-            type_name: None,
-            content: absent(),
-            output: absent(),
-            call_id: None,
-            id: None,
-            name: None,
-            approval_request_id: None,
-            caller: None,
-            result: None,
-            arguments: None,
-            summary: None,
-            encrypted: None,
-            annotated: false,
-        };
+        let mut entry = Self::default();
         entry.span = scan.walk_object(|scan, key| {
-            check_plain_key(key)?;
-            let key = &reader.body[key.span.range()];
-            seen.mark_once(ENTRY_KEYS, key, IndexFailure::Twice)?;
+            let key = seen.check_key(reader.body, key)?;
             match key {
                 b"type" => entry.type_name = take_text(scan)?,
-                b"role" => kind.role = raw(take_text(scan)?),
+                b"role" => kind.role = take_raw_text(reader.body, scan)?,
                 b"content" => entry.content = reader.read_value(scan)?,
                 b"output" => entry.output = reader.read_value(scan)?,
                 b"summary" => entry.summary = Some(reader.read_value(scan)?),
@@ -102,7 +82,7 @@ impl<'a> Entry<'a> {
                 b"name" => entry.name = take_text(scan)?,
                 b"approval_request_id" => entry.approval_request_id = take_text(scan)?,
                 b"caller" => entry.caller = take_caller(reader.body, scan)?,
-                b"execution" => kind.execution = raw(take_text(scan)?),
+                b"execution" => kind.execution = take_raw_text(reader.body, scan)?,
                 b"result" => entry.result = take_text(scan)?,
                 b"encrypted_content" => entry.encrypted = take_text(scan)?,
                 b"arguments" | b"input" | b"code" | b"action" | b"actions" | b"operation" => {
@@ -115,7 +95,9 @@ impl<'a> Entry<'a> {
             }
             Ok::<_, IndexFailure>(())
         })?;
-        kind.name = raw(entry.type_name);
+        kind.name = entry
+            .type_name
+            .map_or(b"", |name| name.raw_bytes(reader.body));
         kind.has_call_id = entry.call_id.is_some();
         entry.kind = kind.kind();
         Ok(entry)
@@ -151,7 +133,7 @@ impl<'a> Entry<'a> {
             TextValue::Parts(_, parts) => {
                 let texts = parts.iter().filter_map(|part| part.any_text());
                 let mut sizes = TextSizes::default();
-                texts.for_each(|text| sizes += text::measure_text(&body[text.span.range()]));
+                texts.for_each(|text| sizes += text::measure_text(text.raw_bytes(body)));
                 sizes
             }
             _ => TextSizes::default(),

@@ -1,7 +1,7 @@
 //! Answers that rest on the reasoning of the answer before.
 //!
-//! A provider that knows the ids of entries wants those of one answer together, with the reasoning that led to them. Where
-//! outputs stand between them, an answer without reasoning may be the rest of the one before.
+//! A provider that knows the ids of entries refuses an answer without the reasoning that led to it. An answer without
+//! reasoning of its own, behind outputs, may rest on the reasoning of the answer before these outputs.
 
 use crate::conversation::{Block, BlockKind, Item};
 

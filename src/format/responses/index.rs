@@ -10,35 +10,26 @@ use std::collections::{HashMap, HashSet};
 use bytes::Bytes;
 
 use super::{
+    compaction_item,
     entries::Entry,
     followers::Followers,
-    kinds::{AnswerPart, CallShape, EntryKind, MessageRole, OutputShape},
-    open_item::{AnnotatedObject, OpenItem, make_outside, note_frames, shell_texts},
-    request, unfold_body,
+    kinds::{AnswerPart, CallShape, EntryKind, OutputShape},
+    request,
     values::{TextValue, ValuePart, ValueReader},
 };
 use crate::{
     conversation::{
-        Author, Block, BlockKind, Content, Conversation, Field, Format, IndexError, Item,
-        annotation,
+        Author, Block, BlockKind, Content, Conversation, Field, Format, IndexError, Item, ItemPlace,
     },
     format::{
         index::{
             describe::describe_item,
-            indexing::{self, IndexFailure, check_item_count},
+            indexing::{self, IndexFailure, Role, add_annotations, check_item_count},
         },
         values::has_type,
     },
     json::scan::{JsonKind, JsonScanner, JsonString, Span},
 };
-
-/// The letters of authors in digests. Sessions are found by these, so they never change.
-const SYSTEM: u8 = b'S';
-const DEVELOPER: u8 = b'D';
-const USER: u8 = b'U';
-const MODEL: u8 = b'A';
-const OUTPUT: u8 = b'T';
-const FIXED: u8 = b'?';
 
 /// Indexes a request body. Where it has compaction entries of the proxy, the conversation has another body with messages
 /// in their place: no provider knows them.
@@ -49,8 +40,16 @@ pub(in crate::format) fn index_body(body: Bytes) -> Result<Conversation, IndexEr
     }
 }
 
+/// The body with messages in the place of compaction entries of the proxy; `None` where there is none.
+pub(in crate::format) fn unfold_body(body: &Bytes) -> Option<Bytes> {
+    if !compaction_item::may_have_entries(body) {
+        return None;
+    }
+    compaction_item::unfold_entries(&index_entries(body.clone()).ok()?)
+}
+
 /// Indexes a request body as it came.
-pub(super) fn index_entries(body: Bytes) -> Result<Conversation, IndexError> {
+fn index_entries(body: Bytes) -> Result<Conversation, IndexError> {
     let mut indexer = ResponsesIndexer {
         body: &body,
         found: Conversation::new_empty(Format::Responses, body.clone()),
@@ -77,13 +76,21 @@ struct ResponsesIndexer<'a> {
     programs: HashSet<&'a [u8]>,
 }
 
+/// An item that is not described yet.
+struct OpenItem {
+    item: Item,
+    role: Role,
+    first_block: u32,
+    first_annotation: usize,
+}
+
 impl<'a> ResponsesIndexer<'a> {
     fn run(&mut self) -> Result<(), IndexFailure> {
         let mut scan = JsonScanner::new(self.body, indexing::find_json_start(self.body));
         let (mut list, mut instructions) = (None, None);
         self.found.span = scan.walk_object(|scan, key| {
             let first = scan.peek();
-            let key_bytes = self.raw_bytes(key);
+            let key_bytes = key.raw_bytes(self.body);
             if key_bytes == b"input" && list.is_some() {
                 return Err(IndexFailure::Twice("input"));
             }
@@ -97,7 +104,7 @@ impl<'a> ResponsesIndexer<'a> {
                 (b"input", Some(b'"')) => {
                     let text = scan.take_string()?;
                     let span = text.quoted_span();
-                    self.add_item(USER, make_outside(Author::User, text))?;
+                    self.add_item(Role::USER, make_outside(Role::USER, text))?;
                     list = Some(span);
                     (span, JsonKind::String)
                 }
@@ -121,8 +128,8 @@ impl<'a> ResponsesIndexer<'a> {
 
     /// Makes the instructions the first item.
     fn add_instructions(&mut self, text: JsonString) -> Result<(), IndexFailure> {
-        let mut item = make_outside(Author::System, text);
-        describe_item(&self.found, SYSTEM, &mut item);
+        let mut item = make_outside(Role::SYSTEM, text);
+        describe_item(&self.found, Role::SYSTEM.tag, &mut item);
         for annotation in &mut self.found.annotations {
             annotation.message += 1;
         }
@@ -148,30 +155,23 @@ impl<'a> ResponsesIndexer<'a> {
         }
     }
 
-    fn add_message(&mut self, entry: Entry<'a>, role: MessageRole) -> Result<(), IndexFailure> {
-        self.finish_answer()?;
-        let (author, tag) = match role {
-            MessageRole::User => (Author::User, USER),
-            MessageRole::System => (Author::System, SYSTEM),
-            MessageRole::Developer => (Author::System, DEVELOPER),
-        };
-        let mut open = self.begin_item(entry.span, author, tag);
-        open.item.content = self.add_content(entry.content, &mut open);
-        self.finish_item(open, entry.annotated.then_some(entry.span))
+    fn add_message(&mut self, entry: Entry<'a>, role: Role) -> Result<(), IndexFailure> {
+        let mut open = self.begin_entry(&entry, role)?;
+        open.item.content = self.add_content(entry.content)?;
+        self.finish_item(open)
     }
 
     fn add_output(&mut self, entry: Entry<'a>, shape: OutputShape) -> Result<(), IndexFailure> {
-        self.finish_answer()?;
-        let mut open = self.begin_item(entry.span, Author::Tool, OUTPUT);
+        let mut open = self.begin_entry(&entry, Role::RESULT)?;
         open.item.name = entry.name;
         let caller = entry.caller();
         open.item.read_by_program =
-            caller.is_some_and(|it| self.programs.contains(self.raw_bytes(it.id)));
+            caller.is_some_and(|it| self.programs.contains(it.id.raw_bytes(self.body)));
         self.found.links.extend(caller);
         open.item.call_id = match shape {
             OutputShape::LocalShell => entry.call_id.or_else(|| {
                 let id = entry.id?;
-                let call = self.shell_calls.get(self.raw_bytes(id));
+                let call = self.shell_calls.get(id.raw_bytes(self.body));
                 Some(call.copied().unwrap_or(id))
             }),
             _ => entry.call_id.or(entry.approval_request_id),
@@ -179,26 +179,25 @@ impl<'a> ResponsesIndexer<'a> {
         open.item.content = match (shape, entry.output) {
             (OutputShape::Fixed, _) => Content::Other(entry.span),
             (OutputShape::Shell, TextValue::Parts(list, chunks)) => {
-                note_frames(&chunks, &mut open);
-                self.add_fixed_blocks(chunks.iter().flat_map(shell_texts), list)
+                self.annotate_parts(&chunks, false)?;
+                self.add_fixed_blocks(chunks.iter().flat_map(ValuePart::shell_texts), list)
             }
             (OutputShape::Screenshot, TextValue::Object(part)) => {
-                note_frames(std::slice::from_ref(&part), &mut open);
+                self.annotate_parts(std::slice::from_ref(&part), false)?;
                 let block = part.block();
                 let marked = true;
                 self.add_fixed_blocks([Block { marked, ..block }], part.span)
             }
-            (_, output) => self.add_content(output, &mut open),
+            (_, output) => self.add_content(output)?,
         };
-        self.finish_item(open, entry.annotated.then_some(entry.span))
+        self.finish_item(open)
     }
 
     fn add_fixed(&mut self, entry: &Entry<'a>) -> Result<(), IndexFailure> {
-        self.finish_answer()?;
-        let mut open = self.begin_item(entry.span, Author::Unknown, FIXED);
+        let mut open = self.begin_entry(entry, Role::UNKNOWN)?;
         open.item.stands_apart = has_type(self.body, entry.span.start, "configuration_update");
         open.item.content = Content::Other(entry.span);
-        self.finish_item(open, entry.annotated.then_some(entry.span))
+        self.finish_item(open)
     }
 
     /// Adds an entry to the open answer, or begins one. `part`: `None` for an entry of an unknown type.
@@ -220,7 +219,7 @@ impl<'a> ResponsesIndexer<'a> {
         };
         let mut annotated_block = None;
         match part {
-            Some(AnswerPart::Text) => annotated_block = self.add_answer_text(&entry, &mut open),
+            Some(AnswerPart::Text) => annotated_block = self.add_answer_text(&entry)?,
             Some(AnswerPart::Reasoning) => {
                 open.item.sizes += entry.measure_reasoning(self.body);
                 let before = &self.found.blocks[open.first_block as usize..];
@@ -232,11 +231,12 @@ impl<'a> ResponsesIndexer<'a> {
                 if let (CallShape::LocalShell, Some(id), Some(call_id)) =
                     (shape, entry.id, entry.call_id)
                 {
-                    self.shell_calls.insert(self.raw_bytes(id), call_id);
+                    self.shell_calls.insert(id.raw_bytes(self.body), call_id);
                 }
                 let call = entry.call(shape);
                 let program = call.id.filter(|_| shape == CallShape::Program);
-                self.programs.extend(program.map(|id| self.raw_bytes(id)));
+                self.programs
+                    .extend(program.map(|id| id.raw_bytes(self.body)));
                 self.found.calls.push(call);
                 self.found.blocks.push(block(BlockKind::Call));
             }
@@ -252,29 +252,22 @@ impl<'a> ResponsesIndexer<'a> {
             }
         }
         if entry.annotated {
-            open.annotated.push(AnnotatedObject {
-                span: entry.span,
-                block: annotated_block,
-            });
+            self.annotate(entry.span, annotated_block)?;
         }
         self.answer = Some(open);
         check_item_count(&self.found, 0)
     }
 
     fn begin_answer(&mut self, entry: &Entry<'a>) -> OpenItem {
-        let mut open = self.begin_item(entry.span, Author::Model, MODEL);
+        let mut open = self.begin_item(entry.span, Role::ASSISTANT);
         let last = self.found.items.last();
         let may_follow = entry.id.is_some() && last.is_some_and(|it| it.author.is_tool());
         open.item.follows_reasoning = self.followers.begin_answer(may_follow);
         open
     }
 
-    fn raw_bytes(&self, text: JsonString) -> &'a [u8] {
-        &self.body[text.span.range()]
-    }
-
     /// Adds the blocks of an assistant message. Returns the block of an only text.
-    fn add_answer_text(&mut self, entry: &Entry<'a>, open: &mut OpenItem) -> Option<usize> {
+    fn add_answer_text(&mut self, entry: &Entry<'a>) -> Result<Option<usize>, IndexFailure> {
         let next = self.found.blocks.len();
         let whole = |kind, marked| Block {
             span: entry.span,
@@ -284,38 +277,38 @@ impl<'a> ResponsesIndexer<'a> {
         let block = match &entry.content {
             TextValue::Plain(Content::Text(text)) => whole(BlockKind::Text(*text), false),
             TextValue::Parts(_, parts) if parts.len() == 1 => {
-                self.note_parts(parts, open);
+                self.annotate_parts(parts, true)?;
                 let part = parts[0].block();
                 whole(part.kind, part.marked)
             }
             TextValue::Parts(_, parts) if !parts.is_empty() => {
-                self.note_parts(parts, open);
+                self.annotate_parts(parts, true)?;
                 // None of them can go: the entry must not be empty.
                 self.found.blocks.extend(parts.iter().map(|part| Block {
                     marked: true,
                     ..part.block()
                 }));
-                return None;
+                return Ok(None);
             }
             _ => whole(BlockKind::Opaque, false),
         };
         let is_text = matches!(block.kind, BlockKind::Text(_));
         self.found.blocks.push(block);
-        is_text.then_some(next)
+        Ok(is_text.then_some(next))
     }
 
     /// Adds the blocks of a value.
-    fn add_content(&mut self, value: TextValue<'a>, open: &mut OpenItem) -> Content {
-        match value {
+    fn add_content(&mut self, value: TextValue<'a>) -> Result<Content, IndexFailure> {
+        Ok(match value {
             TextValue::Plain(content) => content,
             TextValue::Object(part) => Content::Other(part.span),
             TextValue::Parts(list, parts) => {
                 let first = self.found.blocks.len() as u32;
-                self.note_parts(&parts, open);
+                self.annotate_parts(&parts, true)?;
                 self.found.blocks.extend(parts.iter().map(ValuePart::block));
                 Content::Blocks(first..self.found.blocks.len() as u32, list)
             }
-        }
+        })
     }
 
     fn add_fixed_blocks(&mut self, blocks: impl IntoIterator<Item = Block>, list: Span) -> Content {
@@ -324,19 +317,36 @@ impl<'a> ResponsesIndexer<'a> {
         Content::FixedBlocks(first..self.found.blocks.len() as u32, list)
     }
 
-    /// Notes the annotations of parts that become the next blocks.
-    fn note_parts(&self, parts: &[ValuePart<'a>], open: &mut OpenItem) {
+    /// Adds the annotations of parts. `are_blocks`: each of them becomes a block, the first one the next.
+    fn annotate_parts(
+        &mut self,
+        parts: &[ValuePart<'a>],
+        are_blocks: bool,
+    ) -> Result<(), IndexFailure> {
         let next = self.found.blocks.len();
-        let annotated = parts.iter().enumerate().filter(|(_, part)| part.annotated);
-        open.annotated
-            .extend(annotated.map(|(at, part)| AnnotatedObject {
-                span: part.span,
-                block: Some(next + at),
-            }));
+        let mut annotated = parts.iter().enumerate().filter(|(_, part)| part.annotated);
+        annotated
+            .try_for_each(|(at, part)| self.annotate(part.span, are_blocks.then_some(next + at)))
     }
 
-    fn begin_item(&mut self, span: Span, author: Author, tag: u8) -> OpenItem {
-        if !matches!(author, Author::Model | Author::Tool) {
+    /// Adds the annotations of an object in the item that is read.
+    fn annotate(&mut self, object: Span, block: Option<usize>) -> Result<(), IndexFailure> {
+        let item = self.found.items.len();
+        add_annotations(&mut self.found, object, item, block)
+    }
+
+    /// Begins an item of one entry.
+    fn begin_entry(&mut self, entry: &Entry<'a>, role: Role) -> Result<OpenItem, IndexFailure> {
+        self.finish_answer()?;
+        let open = self.begin_item(entry.span, role);
+        if entry.annotated {
+            self.annotate(entry.span, None)?;
+        }
+        Ok(open)
+    }
+
+    fn begin_item(&mut self, span: Span, role: Role) -> OpenItem {
+        if !matches!(role.author, Author::Model | Author::Tool) {
             self.followers.end_row();
         }
         let first_call = self.found.calls.len() as u32;
@@ -344,14 +354,14 @@ impl<'a> ResponsesIndexer<'a> {
         OpenItem {
             item: Item {
                 span,
-                author,
+                author: role.author,
                 calls: first_call..first_call,
                 links: first_link..first_link,
                 ..Item::default()
             },
-            tag,
+            role,
             first_block: self.found.blocks.len() as u32,
-            annotated: Vec::new(),
+            first_annotation: self.found.annotations.len(),
         }
     }
 
@@ -362,40 +372,29 @@ impl<'a> ResponsesIndexer<'a> {
         let blocks = open.first_block..self.found.blocks.len() as u32;
         open.item.content = Content::Blocks(blocks, open.item.span);
         open.item.calls.end = self.found.calls.len() as u32;
-        self.finish_item(open, None)
+        self.finish_item(open)
     }
 
-    /// Adds an item with its annotations. `annotated`: the entry that has one.
-    fn finish_item(
-        &mut self,
-        mut open: OpenItem,
-        annotated: Option<Span>,
-    ) -> Result<(), IndexFailure> {
+    fn finish_item(&mut self, mut open: OpenItem) -> Result<(), IndexFailure> {
         open.item.links.end = self.found.links.len() as u32;
-        let entry = annotated.map(|span| AnnotatedObject { span, block: None });
-        open.annotated.extend(entry);
-        if !open.annotated.is_empty() {
-            self.add_annotations(&open.annotated)?;
-        }
-        self.add_item(open.tag, open.item)
+        self.found.annotations[open.first_annotation..].sort_by_key(|it| it.span.start);
+        self.add_item(open.role, open.item)
     }
 
-    fn add_item(&mut self, tag: u8, mut item: Item) -> Result<(), IndexFailure> {
-        describe_item(&self.found, tag, &mut item);
+    fn add_item(&mut self, role: Role, mut item: Item) -> Result<(), IndexFailure> {
+        describe_item(&self.found, role.tag, &mut item);
         self.found.items.push(item);
         check_item_count(&self.found, 0)
     }
+}
 
-    #[cold]
-    fn add_annotations(&mut self, objects: &[AnnotatedObject]) -> Result<(), IndexFailure> {
-        let item = self.found.items.len();
-        let annotations = &mut self.found.annotations;
-        let first = annotations.len();
-        for object in objects {
-            let (span, block) = (object.span, object.block);
-            annotation::find_annotations(self.body, span, item, block, annotations)?;
-        }
-        annotations[first..].sort_by_key(|it| it.span.start);
-        check_item_count(&self.found, 0)
+/// A text that stands beside the list.
+fn make_outside(role: Role, text: JsonString) -> Item {
+    Item {
+        span: text.quoted_span(),
+        place: ItemPlace::Outside,
+        author: role.author,
+        content: Content::Text(text),
+        ..Item::default()
     }
 }

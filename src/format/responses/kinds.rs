@@ -1,10 +1,12 @@
 //! The types of entries in `input`, and what the guard makes of each.
 
+use crate::format::index::indexing::Role;
+
 /// What an entry is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum EntryKind {
     /// A message that no model wrote.
-    Message(MessageRole),
+    Message(Role),
     /// A part of a model's answer.
     Answer(AnswerPart),
     Output(OutputShape),
@@ -12,14 +14,8 @@ pub(super) enum EntryKind {
     Fixed,
     /// Of an unknown type that does not say who made it: a part of the answer that it directly follows, else as
     /// [`Self::Fixed`].
+    #[default]
     Unknown,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MessageRole {
-    User,
-    System,
-    Developer,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +38,6 @@ pub(super) enum AnswerPart {
 pub(super) enum CallShape {
     /// `arguments` hold JSON, which may be shortened.
     Function,
-    /// `input` is free text.
-    Custom,
     /// What is asked for is an object, or a text that is no JSON.
     Fixed,
     /// The same; its output may name it by its `id`.
@@ -89,17 +83,16 @@ impl EntryType<'_> {
         let is_client_search = self.execution != b"server" && self.has_call_id;
         match self.name {
             b"message" | b"" => match self.role {
-                b"user" => Message(MessageRole::User),
-                b"system" => Message(MessageRole::System),
-                b"developer" => Message(MessageRole::Developer),
+                b"user" => Message(Role::USER),
+                b"system" => Message(Role::SYSTEM),
+                b"developer" => Message(Role::DEVELOPER),
                 b"assistant" => Answer(Text),
                 _ => Fixed,
             },
             b"reasoning" => Answer(Reasoning),
             b"function_call" => Answer(Call(CallShape::Function)),
-            b"custom_tool_call" => Answer(Call(CallShape::Custom)),
             b"local_shell_call" => Answer(Call(CallShape::LocalShell)),
-            b"shell_call" | b"apply_patch_call" | b"computer_call" => {
+            b"custom_tool_call" | b"shell_call" | b"apply_patch_call" | b"computer_call" => {
                 Answer(Call(CallShape::Fixed))
             }
             b"program" => Answer(Call(CallShape::Program)),

@@ -16,8 +16,8 @@ pub(in crate::format) const TOOL_LISTS: &[&str] = &["tools"];
 /// Members by which the provider holds the history.
 const HELD_BY_PROVIDER: [&str; 2] = ["previous_response_id", "conversation"];
 
-/// Takes reasoning before the user's newest message out of the sizes, where the model reads that of the running turn alone
-/// (`reasoning.context`, from GPT-5.6 on).
+/// Takes reasoning before the user's newest message out of the sizes, if the request says that the model reads only
+/// reasoning of the running turn (`reasoning.context`, from GPT-5.6 on).
 pub(super) fn leave_out_unread_reasoning(conversation: &mut Conversation) {
     let is_user = |item: &Item| item.author == Author::User;
     let Some(turn) = conversation.items.iter().rposition(is_user) else {
@@ -161,8 +161,9 @@ pub(in crate::format) fn find_answer_format(conversation: &Conversation) -> Opti
     (!is_text).then_some(format)
 }
 
-/// Whether the provider gets the results of the proxy's calls. A background answer is fetched later. Without `store:
-/// false` the provider keeps the history too: before an answer is in the input, nothing shows that the client sends it.
+/// Whether the client sends the whole history in its next request, so that the results of the proxy's calls can be put
+/// into it. A background answer is fetched later. Without `store: false` the provider keeps the history too; then only
+/// an answer in the input shows that the client sends it.
 pub(in crate::format) fn sends_history(conversation: &Conversation) -> bool {
     let is_unstored = conversation.find_field_of_kind("store", JsonKind::False);
     let mut items = conversation.items.iter();

@@ -3,7 +3,7 @@
 use super::request;
 use crate::{
     conversation::{Conversation, edit::Edits},
-    format::request::write::{AnswerLimit, TextMembers},
+    format::text_request::{AnswerLimit, TextMembers},
 };
 
 /// Members that shape the answer or say where it goes. `metadata` is of use only with a stored answer.

@@ -6,8 +6,8 @@ use serde_json::value::RawValue;
 use crate::{
     conversation::Conversation,
     format::{
-        request::tools::{ClientTools, ListedTool, ToolForm, ToolSchema, write_object_schema},
         responses::request::tool_entries,
+        tools::{ClientTools, ListedTool, ToolForm, ToolSchema, write_object_schema},
     },
     json::scan::{JsonKind, Span},
 };

@@ -1,15 +1,13 @@
 //! Reads the values of an entry that hold texts: `content`, `output` and `summary`.
 
 use crate::{
-    conversation::{Block, BlockKind, Content, annotation},
+    conversation::{Block, BlockKind, Content, Conversation, annotation},
     format::{
-        index::indexing::{IndexFailure, SeenKeys, check_item_count, check_plain_key},
-        values::{skip_value, take_text},
+        index::indexing::{IndexFailure, ReadContent, SeenKeys, check_item_count, read_content},
+        values::{skip_value, take_raw_text, take_text},
     },
     json::scan::{JsonKind, JsonScanner, JsonString, Span},
 };
-
-use crate::conversation::Conversation;
 
 /// The keys of a part that may stand in it only once.
 const PART_KEYS: &[&str] = &["type", "text", "image_url", "detail", "stdout", "stderr"];
@@ -22,15 +20,22 @@ pub(super) enum TextValue<'a> {
     Object(ValuePart<'a>),
 }
 
+impl Default for TextValue<'_> {
+    fn default() -> Self {
+        Self::Plain(Content::Absent)
+    }
+}
+
 /// An object of a list, or one in the place of it.
+#[derive(Default)]
 pub(super) struct ValuePart<'a> {
     pub(super) span: Span,
     kind: &'a [u8],
     text: Option<JsonString>,
     image: Option<JsonString>,
     low: bool,
-    pub(super) stdout: Option<JsonString>,
-    pub(super) stderr: Option<JsonString>,
+    stdout: Option<JsonString>,
+    stderr: Option<JsonString>,
     pub(super) marked: bool,
     pub(super) annotated: bool,
 }
@@ -53,6 +58,17 @@ impl ValuePart<'_> {
         }
     }
 
+    /// What a command wrote, of a chunk. The chunk around the texts stays.
+    pub(super) fn shell_texts(&self) -> impl Iterator<Item = Block> {
+        let span = self.span;
+        let texts = [self.stdout, self.stderr].into_iter().flatten();
+        texts.map(move |text| Block {
+            span,
+            kind: BlockKind::Text(text),
+            marked: true,
+        })
+    }
+
     /// The text of a part of any type.
     pub(super) const fn any_text(&self) -> Option<JsonString> {
         self.text
@@ -66,68 +82,35 @@ pub(super) struct ValueReader<'a, 'f> {
 }
 
 impl<'a> ValueReader<'a, '_> {
-    fn raw_bytes(&self, text: JsonString) -> &'a [u8] {
-        &self.body[text.span.range()]
-    }
-
     pub(super) fn read_value(
         &self,
         scan: &mut JsonScanner<'a>,
     ) -> Result<TextValue<'a>, IndexFailure> {
-        let plain = match scan.peek() {
-            Some(b'"') => Content::Text(scan.take_string()?),
-            Some(b'[') => return self.read_parts(scan),
-            Some(b'{') => return self.read_part(scan).map(TextValue::Object),
-            _ => match scan.take_value()? {
-                (span, JsonKind::Null) => Content::Null(span),
-                (span, _) => Content::Other(span),
-            },
-        };
-        Ok(TextValue::Plain(plain))
-    }
-
-    fn read_parts(&self, scan: &mut JsonScanner<'a>) -> Result<TextValue<'a>, IndexFailure> {
-        let mut parts = Vec::new();
-        let mut all_objects = true;
-        let span = scan.walk_array(|scan| {
-            if scan.peek() != Some(b'{') {
-                all_objects = false;
-                return Ok(skip_value(scan)?);
-            }
-            parts.push(self.read_part(scan)?);
+        if scan.peek() == Some(b'{') {
+            return self.read_part(scan).map(TextValue::Object);
+        }
+        let read = read_content(scan, |scan, count| {
+            let part = self.read_part(scan)?;
             // A chunk of a shell has two texts.
-            check_item_count(self.found, 2 * parts.len())
+            check_item_count(self.found, 2 * (count + 1))?;
+            Ok(part)
         })?;
-        Ok(match all_objects {
-            true => TextValue::Parts(span, parts),
-            false => TextValue::Plain(Content::Other(span)),
+        Ok(match read {
+            ReadContent::Plain(content) => TextValue::Plain(content),
+            ReadContent::Parts(list, parts) => TextValue::Parts(list, parts),
         })
     }
 
     fn read_part(&self, scan: &mut JsonScanner<'a>) -> Result<ValuePart<'a>, IndexFailure> {
-        let mut seen = SeenKeys::default();
-        let mut part = ValuePart {
-            span: Span::default(),
-            kind: b"",
-            text: None,
-            image: None,
-            low: false,
-            stdout: None,
-            stderr: None,
-            marked: false,
-            annotated: false,
-        };
+        let mut seen = SeenKeys::new(PART_KEYS, IndexFailure::TwiceInPart);
+        let mut part = ValuePart::default();
         part.span = scan.walk_object(|scan, key| {
-            check_plain_key(key)?;
-            let key = self.raw_bytes(key);
-            seen.mark_once(PART_KEYS, key, IndexFailure::TwiceInPart)?;
+            let key = seen.check_key(self.body, key)?;
             match key {
-                b"type" => part.kind = take_text(scan)?.map_or(b"", |it| self.raw_bytes(it)),
+                b"type" => part.kind = take_raw_text(self.body, scan)?,
                 b"text" => part.text = take_text(scan)?,
                 b"image_url" => part.image = take_text(scan)?,
-                b"detail" => {
-                    part.low = take_text(scan)?.is_some_and(|it| self.raw_bytes(it) == b"low");
-                }
+                b"detail" => part.low = take_raw_text(self.body, scan)? == b"low",
                 b"stdout" => part.stdout = take_text(scan)?,
                 b"stderr" => part.stderr = take_text(scan)?,
                 b"prompt_cache_breakpoint" | b"cache_control" => {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     conversation::Author,
-    format::{ProxyToolCall, request::write::TextRequest},
+    format::{ProxyToolCall, text_request::TextRequest},
 };
 
 pub(in crate::format) fn wrap_items(entries: &[&str]) -> String {

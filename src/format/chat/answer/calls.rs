@@ -1,7 +1,7 @@
 //! The calls of one answer: which fragments belong together, and who executes each call.
 //!
-//! Names come in fragments. A name that is not the beginning of a proxy-executed tool's is the
-//! client's at once; any other is decided by the arguments after it, the next call, or the end.
+//! Names come in fragments. As soon as no name of a proxy-executed tool begins like a name, the call is the client's. Any
+//! other call is decided by the arguments after its name, by the next call, or by the end of the answer.
 
 use smallvec::SmallVec;
 
@@ -48,8 +48,8 @@ impl BlockTracker {
         seen: &[Option<usize>],
     ) -> Option<usize> {
         let index = fragment.index.map(|(index, _)| index);
-        let name = fragment.name.map(|name| &json[name.span.range()]);
-        let id = fragment.id.map(|id| truncate_name(&json[id.span.range()]));
+        let name = fragment.name.map(|name| name.raw_bytes(json));
+        let id = fragment.id.map(|id| truncate_name(id.raw_bytes(json)));
         if (index, id, name, fragment.legacy) == (None, None, None, false) {
             return self.blocks.len().checked_sub(1);
         }
@@ -92,11 +92,11 @@ impl BlockTracker {
         let is_undecided = self.fate(Some(slot)) == BlockFate::Undecided;
         let (tools, call) = (self.tools, &mut self.blocks[slot]);
         if let Some(id) = fragment.id.filter(|_| call.id.is_empty()) {
-            call.id = truncate_name(&json[id.span.range()]).to_vec();
+            call.id = truncate_name(id.raw_bytes(json)).to_vec();
         }
         if let Some(name) = fragment.name.filter(|_| is_undecided) {
             // Some providers give the whole name in every fragment.
-            let name = &json[name.span.range()];
+            let name = name.raw_bytes(json);
             if call.name != name || !tools.iter().any(|tool| tool.as_bytes() == name) {
                 call.name.extend_from_slice(name);
                 call.name.truncate(MAX_NAME);

@@ -19,15 +19,10 @@ use crate::{
     json::scan::{JsonKind, JsonString, Span},
 };
 
-/// What the client has of the answers so far.
-#[derive(Default)]
-pub struct SentMessage {
-    role: bool,
-}
-
 impl BlockAnswer for ChatAnswer {
     type Assembler = Deltas;
-    type Sent = SentMessage;
+    /// Whether the client has the role.
+    type Sent = bool;
 
     const IS_LIST: bool = false;
 
@@ -47,7 +42,7 @@ impl BlockAnswer for ChatAnswer {
         let (json, answer) = (&event.message.data, &event.answer);
         // A tag does not continue after a call or reasoning, so nothing has to wait for it.
         if answer.interrupts_text() {
-            current.facts.give_up_tag();
+            current.give_up_tag();
         }
         let (blocks, is_whole) = (&mut current.blocks, event.raw.is_empty());
         let calls = blocks.take_fragments(json, answer.iter_calls(), is_whole);
@@ -69,6 +64,7 @@ impl BlockAnswer for ChatAnswer {
             || (event.tracked.calls.is_empty() && held.iter().all(has_only_calls))
     }
 
+    /// With `closing`, finish reason and usage are removed.
     fn edit_event(
         joined: &mut JoinedResponse<Self>,
         event: &ParsedEvent<Self>,
@@ -77,7 +73,41 @@ impl BlockAnswer for ChatAnswer {
         edits: &mut Edits,
         summarizer: &mut ResponseSummarizer,
     ) -> bool {
-        joined.edit_chunk(event, &current.blocks, closing, edits, summarizer)
+        let (json, answer) = (&event.message.data, &event.answer);
+        let blocks = &current.blocks;
+        joined.keep_first_id(json, answer, edits);
+        let Some(message) = &answer.first else {
+            joined.edit_reports(event, blocks, closing, edits, summarizer);
+            return true;
+        };
+        let hides_text = joined.edit_texts(event, edits, summarizer);
+        let mut removed = remove_proxy_calls(event, blocks, edits);
+        let (mut is_bare, mut has_role) = (true, false);
+        for (removed, member) in removed.members.iter_mut().zip(&message.members) {
+            let key = &json[member.key.span.range()];
+            let is_role = key == b"role" && member.kind == JsonKind::String;
+            *removed |= is_role && joined.continued && joined.sent;
+            has_role |= is_role && !*removed;
+            is_bare &= *removed
+                || (is_role && (joined.sent || closing))
+                || (hides_text && key == b"content")
+                || is_empty_member(member);
+        }
+        let is_end = |event: &AnswerEvent| match event {
+            AnswerEvent::Finish(finish) => finish.first,
+            event => matches!(event, AnswerEvent::Usage(_) | AnswerEvent::Error),
+        };
+        let may_drop = (hides_text || removed.calls || closing) && is_bare;
+        if may_drop && answer.choices == Some(1) && (closing || !answer.events.iter().any(is_end)) {
+            return false;
+        }
+        joined.sent |= has_role;
+        if removed.members.contains(&true) {
+            let members: Vec<Span> = message.members.iter().map(Field::full_span).collect();
+            edits.remove_items(&members, |at| removed.members[at]);
+        }
+        joined.edit_reports(event, blocks, closing, edits, summarizer);
+        true
     }
 
     fn take_whole(
@@ -90,55 +120,9 @@ impl BlockAnswer for ChatAnswer {
 }
 
 impl JoinedResponse<ChatAnswer> {
-    /// Edits a chunk and reports to the summarizer what the client gets of it. Returns whether
-    /// anything is left. With `closing`, finish reason and usage are removed: another answer follows.
-    pub(super) fn edit_chunk(
-        &mut self,
-        event: &ParsedEvent<ChatAnswer>,
-        calls: &BlockTracker,
-        closing: bool,
-        edits: &mut Edits,
-        summarizer: &mut ResponseSummarizer,
-    ) -> bool {
-        let (json, answer) = (&event.message.data, &event.answer);
-        self.keep_first_id(json, answer, edits);
-        let Some(message) = &answer.first else {
-            self.edit_reports(event, calls, closing, edits, summarizer);
-            return true;
-        };
-        let hides_text = self.edit_texts(event, edits, summarizer);
-        let mut removed = remove_proxy_calls(event, calls, edits);
-        let (mut is_bare, mut has_role) = (true, false);
-        for (removed, member) in removed.members.iter_mut().zip(&message.members) {
-            let key = &json[member.key.span.range()];
-            let is_role = key == b"role" && member.kind == JsonKind::String;
-            *removed |= is_role && self.continued && self.sent.more.role;
-            has_role |= is_role && !*removed;
-            is_bare &= *removed
-                || (is_role && (self.sent.more.role || closing))
-                || (hides_text && key == b"content")
-                || is_empty_member(member);
-        }
-        let is_end = |event: &AnswerEvent| match event {
-            AnswerEvent::Finish(finish) => finish.first,
-            event => matches!(event, AnswerEvent::Usage(_) | AnswerEvent::Error),
-        };
-        let may_drop = (hides_text || removed.calls || closing) && is_bare;
-        if may_drop && answer.choices == Some(1) && (closing || !answer.events.iter().any(is_end)) {
-            return false;
-        }
-        self.sent.more.role |= has_role;
-        if removed.members.contains(&true) {
-            let members: Vec<Span> = message.members.iter().map(Field::full_span).collect();
-            edits.remove_items(&members, |at| removed.members[at]);
-        }
-        self.edit_reports(event, calls, closing, edits, summarizer);
-        true
-    }
-
     fn keep_first_id(&mut self, json: &[u8], answer: &ChatAnswer, edits: &mut Edits) {
         let Some(text) = answer.id else { return };
-        let id = &json[text.span.range()];
+        let id = text.raw_bytes(json);
         match &self.first_id {
             None => self.first_id = Some(Bytes::copy_from_slice(id)),
             Some(first) if self.continued && *first != id => {

@@ -3,18 +3,17 @@
 //! Holds spans, never copies. A member of an unexpected shape is skipped where spans stay
 //! trustworthy, and is an error elsewhere.
 
-use super::{ChatAnswer, DONE, MessageSpans};
+use super::{ChatAnswer, DONE};
 use crate::{
-    conversation::Field,
     format::{
         AnswerEvent, AnswerEvents, CallFragment, Finish,
         answer::usage,
         values::{
-            ReadResult, finish_kind, parse_index, skip_value, take_nonempty_text, take_text,
-            walk_if_object,
+            ObjectSpans, ReadResult, finish_kind, skip_value, take_index, take_nonempty_text,
+            take_text, walk_if_object,
         },
     },
-    json::scan::{JsonKind, JsonScanner, JsonString, MalformedJson, Span},
+    json::scan::{JsonKind, JsonScanner, MalformedJson, Span},
     wire::sse::SseMessage,
 };
 
@@ -31,7 +30,7 @@ pub fn read_answer(json: &[u8]) -> Result<ChatAnswer, MalformedJson> {
     }
     let mut scan = JsonScanner::new(json, 0);
     scan.walk_object(|scan, key| {
-        match reader.raw_bytes(key) {
+        match key.raw_bytes(json) {
             b"choices" => reader.read_choices(scan)?,
             b"usage" => reader.read_usage(scan)?,
             b"x_groq" => reader.read_groq(scan)?,
@@ -65,10 +64,6 @@ pub(super) struct ChatAnswerReader<'a> {
 }
 
 impl<'a> ChatAnswerReader<'a> {
-    pub(super) fn raw_bytes(&self, text: JsonString) -> &'a [u8] {
-        &self.json[text.span.range()]
-    }
-
     /// Reads the value of a `usage`; skips what is not an object.
     fn read_usage(&mut self, scan: &mut JsonScanner<'_>) -> ReadResult {
         let report = usage::read_usage(self.json, scan)?;
@@ -77,7 +72,7 @@ impl<'a> ChatAnswerReader<'a> {
     }
 
     fn read_groq(&mut self, scan: &mut JsonScanner<'_>) -> ReadResult {
-        let walked = walk_if_object(scan, |scan, key| match self.raw_bytes(key) {
+        let walked = walk_if_object(scan, |scan, key| match key.raw_bytes(self.json) {
             b"usage" => self.read_usage(scan),
             _ => skip_value(scan),
         });
@@ -101,18 +96,15 @@ impl<'a> ChatAnswerReader<'a> {
         let first_event = self.answer.events.len();
         let (mut message, mut index) = (None, 0);
         let choice = walk_if_object(scan, |scan, key| {
-            match self.raw_bytes(key) {
-                b"index" => {
-                    index =
-                        parse_index(self.json, scan.take_value()?.0).map_or(0, |(index, _)| index)
-                }
+            match key.raw_bytes(self.json) {
+                b"index" => index = take_index(self.json, scan)?.map_or(0, |(index, _)| index),
                 b"delta" | b"message" if scan.peek() == Some(b'{') => {
                     message = Some(self.read_message(scan)?);
                 }
                 b"finish_reason" => {
                     let finish = take_nonempty_text(scan)?.map(|reason| Finish {
                         reason,
-                        kind: finish_kind(self.raw_bytes(reason)),
+                        kind: finish_kind(reason.raw_bytes(self.json)),
                         first: true,
                     });
                     self.answer.events.extend(finish.map(AnswerEvent::Finish));
@@ -147,39 +139,36 @@ impl<'a> ChatAnswerReader<'a> {
     }
 
     /// Reads a `delta` or a `message`.
-    fn read_message(&mut self, scan: &mut JsonScanner<'_>) -> Result<MessageSpans, MalformedJson> {
-        let mut message = MessageSpans::default();
-        message.span = scan.walk_object(|scan, key| {
-            let mut inner = scan.clone();
-            let (value, kind) = scan.take_value()?;
-            message.members.push(Field { key, value, kind });
-            match (self.raw_bytes(key), kind) {
+    fn read_message(&mut self, scan: &mut JsonScanner<'_>) -> Result<ObjectSpans, MalformedJson> {
+        let message = ObjectSpans::read(scan)?;
+        for member in &message.members {
+            let mut scan = JsonScanner::new(self.json, member.value.start as usize);
+            match (member.key.raw_bytes(self.json), member.kind) {
                 (b"content", JsonKind::String) => {
-                    let text = inner.take_string()?;
+                    let text = scan.take_string()?;
                     self.answer.events.push(AnswerEvent::Text(text));
                 }
                 (b"content", JsonKind::Array) => {
-                    inner.walk_array(|scan| self.read_part(scan))?;
+                    scan.walk_array(|scan| self.read_part(scan))?;
                 }
                 (b"reasoning_content" | b"reasoning", JsonKind::String) => {
-                    let text = inner.take_string()?;
+                    let text = scan.take_string()?;
                     self.answer.events.push(AnswerEvent::Reasoning(text));
                 }
                 (b"tool_calls", JsonKind::Array) => {
-                    inner.walk_array(|scan| self.read_call(scan))?;
+                    scan.walk_array(|scan| self.read_call(scan))?;
                 }
                 (b"function_call", JsonKind::Object) => {
                     let mut call = CallFragment {
                         legacy: true,
                         ..CallFragment::default()
                     };
-                    call.span = self.read_function(&mut inner, &mut call)?;
+                    call.span = self.read_function(&mut scan, &mut call)?;
                     self.answer.events.push(AnswerEvent::Call(call));
                 }
                 _ => {}
             }
-            Ok::<_, MalformedJson>(())
-        })?;
+        }
         Ok(message)
     }
 
@@ -187,14 +176,14 @@ impl<'a> ChatAnswerReader<'a> {
     fn read_part(&mut self, scan: &mut JsonScanner<'_>) -> ReadResult {
         let (mut kind, mut text) = (None, None);
         walk_if_object(scan, |scan, key| {
-            match self.raw_bytes(key) {
+            match key.raw_bytes(self.json) {
                 b"type" => kind = take_text(scan)?,
                 b"text" => text = take_text(scan)?,
                 _ => skip_value(scan)?,
             }
             Ok(())
         })?;
-        let is_text = kind.is_none_or(|kind| self.raw_bytes(kind) == b"text");
+        let is_text = kind.is_none_or(|kind| kind.raw_bytes(self.json) == b"text");
         let text = text.filter(|_| is_text).map(AnswerEvent::Text);
         self.answer.events.extend(text);
         Ok(())
@@ -204,8 +193,8 @@ impl<'a> ChatAnswerReader<'a> {
     fn read_call(&mut self, scan: &mut JsonScanner<'_>) -> ReadResult {
         let mut call = CallFragment::default();
         let span = walk_if_object(scan, |scan, key| {
-            match self.raw_bytes(key) {
-                b"index" => call.index = parse_index(self.json, scan.take_value()?.0),
+            match key.raw_bytes(self.json) {
+                b"index" => call.index = take_index(self.json, scan)?,
                 b"id" => call.id = take_nonempty_text(scan)?,
                 b"function" if scan.peek() == Some(b'{') => {
                     self.read_function(scan, &mut call)?;
@@ -225,7 +214,7 @@ impl<'a> ChatAnswerReader<'a> {
         call: &mut CallFragment,
     ) -> Result<Span, MalformedJson> {
         scan.walk_object(|scan, key| {
-            match self.raw_bytes(key) {
+            match key.raw_bytes(self.json) {
                 b"name" => call.name = take_nonempty_text(scan)?,
                 b"arguments" => call.arguments = Some(scan.take_value()?),
                 _ => skip_value(scan)?,

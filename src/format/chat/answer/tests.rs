@@ -1,5 +1,5 @@
-use super::{AnswerEvent, AnswerEvents, Span, may_need_whole_event, read_answer};
-use crate::format::Finish;
+use super::{AnswerEvent, AnswerEvents, may_need_whole_event, read_answer};
+use crate::{format::Finish, json::scan::Span};
 
 #[test]
 fn ids_texts_calls_and_usage_are_found() {

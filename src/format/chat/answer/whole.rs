@@ -38,7 +38,7 @@ impl FormatRewriter<ChatAnswer> {
             return Some(RewrittenAnswer::ForProxy(self.begin_answer(summarizer)));
         }
         let mut edits = Edits::default();
-        joined.edit_chunk(&event, &self.current.blocks, false, &mut edits, summarizer);
+        ChatAnswer::edit_event(joined, &event, &self.current, false, &mut edits, summarizer);
         joined.edit_model(json, &event.answer, &mut edits);
         let earlier = std::mem::take(&mut joined.earlier_content);
         insert_text(json, &event.answer, earlier, &mut edits);

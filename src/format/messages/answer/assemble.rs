@@ -4,12 +4,12 @@
 
 use serde::de::IgnoredAny;
 
-use super::{EventKind, MessagesAnswer, ObjectSpans, read::read_object};
+use super::{EventKind, MessagesAnswer};
 use crate::{
     conversation::edit::Edits,
     format::{
-        answer::MAX_MESSAGE_BYTES,
-        answer_rewriter::{AssembledCall, BlockAssembler, TrackedBlock},
+        answer_rewriter::{AssembledCall, BlockAssembler, KeptBlocks, TrackedBlock},
+        values::ObjectSpans,
     },
     json::{
         scan::{JsonKind, JsonScanner},
@@ -17,17 +17,9 @@ use crate::{
     },
 };
 
-/// What was read of one answer's blocks, by their slots.
-#[derive(Default)]
-pub struct MessageAssembler {
-    blocks: Vec<BlockParts>,
-    bytes: usize,
-    overlong: bool,
-}
-
 /// A block as it began, and the members that its deltas changed.
 #[derive(Default)]
-struct BlockParts {
+pub struct BlockParts {
     start: Vec<u8>,
     changes: Vec<(Vec<u8>, MemberChange)>,
 }
@@ -44,20 +36,22 @@ enum MemberChange {
     Set(Vec<u8>),
 }
 
-impl BlockAssembler<MessagesAnswer> for MessageAssembler {
+impl BlockAssembler<MessagesAnswer> for KeptBlocks<BlockParts> {
     fn take_event(&mut self, slot: usize, json: &[u8], answer: &MessagesAnswer) {
         match (answer.kind, &answer.part) {
             (EventKind::BlockStart, Some(block)) => {
                 self.take_block(slot, &json[block.span.range()]);
             }
-            (EventKind::BlockDelta, Some(delta)) => self.add_delta(slot, json, delta),
+            (EventKind::BlockDelta, Some(delta)) if self.take_bytes(delta.span.len()) => {
+                self.block_mut(slot).add_delta(json, delta);
+            }
             _ => {}
         }
     }
 
     fn take_block(&mut self, slot: usize, block: &[u8]) {
         if self.take_bytes(block.len()) {
-            self.part_mut(slot).start = block.to_vec();
+            self.block_mut(slot).start = block.to_vec();
         }
     }
 
@@ -69,39 +63,34 @@ impl BlockAssembler<MessagesAnswer> for MessageAssembler {
                 json: parts.and_then(BlockParts::build),
             }
         });
-        (self.to_message_json(), calls.collect())
+        let blocks = self.blocks.iter().map(BlockParts::build);
+        let message = blocks.collect::<Option<Vec<_>>>().unwrap_or_default();
+        (write_message(message), calls.collect())
     }
 }
 
-impl MessageAssembler {
-    fn to_message_json(&self) -> String {
-        let blocks = self.blocks.iter().map(BlockParts::build);
-        let Some(blocks) = blocks.collect::<Option<Vec<_>>>() else {
-            return String::new();
-        };
-        // A request must not hold an empty text.
-        let blocks: Vec<_> = blocks.into_iter().filter(|it| !is_empty_text(it)).collect();
-        match blocks.is_empty() {
-            true => String::new(),
-            false => format!(r#"{{"role":"assistant","content":[{}]}}"#, blocks.join(",")),
-        }
+/// The message of these blocks; empty without any.
+fn write_message(mut blocks: Vec<String>) -> String {
+    // A request must not hold an empty text.
+    blocks.retain(|block| !is_empty_text(block));
+    match blocks.is_empty() {
+        true => String::new(),
+        false => format!(r#"{{"role":"assistant","content":[{}]}}"#, blocks.join(",")),
     }
+}
 
-    /// Adds the delta of an event to the block in `slot`.
-    fn add_delta(&mut self, slot: usize, json: &[u8], delta: &ObjectSpans) {
-        if !self.take_bytes(delta.span.len()) {
-            return;
-        }
-        let parts = self.part_mut(slot);
+impl BlockParts {
+    /// Adds the delta of an event.
+    fn add_delta(&mut self, json: &[u8], delta: &ObjectSpans) {
         let raw = |name: &[u8]| delta.text_bytes(json, name);
         match delta.type_name(json) {
-            b"text_delta" => parts.add(b"text", MemberChange::Append, &[raw(b"text")]),
-            b"thinking_delta" => parts.add(b"thinking", MemberChange::Append, &[raw(b"thinking")]),
-            b"input_json_delta" => parts.add(b"input", MemberChange::Json, &[raw(b"partial_json")]),
+            b"text_delta" => self.add(b"text", MemberChange::Append, &[raw(b"text")]),
+            b"thinking_delta" => self.add(b"thinking", MemberChange::Append, &[raw(b"thinking")]),
+            b"input_json_delta" => self.add(b"input", MemberChange::Json, &[raw(b"partial_json")]),
             b"citations_delta" => {
                 if let Some(citation) = delta.find_member(json, b"citation") {
                     let element = &json[citation.value.range()];
-                    parts.add(b"citations", MemberChange::Extend, &[b",", element]);
+                    self.add(b"citations", MemberChange::Extend, &[b",", element]);
                 }
             }
             // A signature, or a type that is not known: its members are the block's.
@@ -109,31 +98,13 @@ impl MessageAssembler {
                 let members = delta.members.iter();
                 let members = members.map(|it| (&json[it.key.span.range()], it.value));
                 for (key, value) in members.filter(|(key, _)| *key != b"type") {
-                    parts.changes.retain(|(known, _)| known != key);
-                    parts.add(key, MemberChange::Set, &[&json[value.range()]]);
+                    self.changes.retain(|(known, _)| known != key);
+                    self.add(key, MemberChange::Set, &[&json[value.range()]]);
                 }
             }
         }
     }
 
-    fn part_mut(&mut self, slot: usize) -> &mut BlockParts {
-        if self.blocks.len() <= slot {
-            self.blocks.resize_with(slot + 1, BlockParts::default);
-        }
-        &mut self.blocks[slot]
-    }
-
-    fn take_bytes(&mut self, bytes: usize) -> bool {
-        self.bytes = self.bytes.saturating_add(bytes);
-        if self.bytes > MAX_MESSAGE_BYTES {
-            self.overlong = true;
-            self.blocks.clear();
-        }
-        !self.overlong
-    }
-}
-
-impl BlockParts {
     /// Adds bytes to the change of a member. `new` makes one that is empty.
     fn add(&mut self, key: &[u8], new: fn(Vec<u8>) -> MemberChange, pieces: &[&[u8]]) {
         let known = self.changes.iter().position(|(known, _)| known == key);
@@ -154,7 +125,7 @@ impl BlockParts {
         match written {
             Some(raw) => decode_text(&replace_lone_surrogates(raw)).unwrap_or_default(),
             None => {
-                let start = read_object(&mut JsonScanner::new(&self.start, 0));
+                let start = ObjectSpans::read(&mut JsonScanner::new(&self.start, 0));
                 let start = start.unwrap_or_default();
                 let input = start.find_member(&self.start, b"input");
                 let input = input.map_or(&b""[..], |input| &self.start[input.value.range()]);
@@ -165,7 +136,7 @@ impl BlockParts {
 
     /// The block; `None` if it is not JSON.
     fn build(&self) -> Option<String> {
-        let object = read_object(&mut JsonScanner::new(&self.start, 0)).ok()?;
+        let object = ObjectSpans::read(&mut JsonScanner::new(&self.start, 0)).ok()?;
         let mut edits = Edits::default();
         for (key, change) in &self.changes {
             let begun = object.find_member(&self.start, key);
@@ -231,7 +202,7 @@ impl MemberChange {
 
 fn is_empty_text(block: &str) -> bool {
     let json = block.as_bytes();
-    let object = read_object(&mut JsonScanner::new(json, 0)).unwrap_or_default();
+    let object = ObjectSpans::read(&mut JsonScanner::new(json, 0)).unwrap_or_default();
     let is_empty = |object: &ObjectSpans| {
         let text = object.find_member(json, b"text");
         text.is_none_or(|text| text.kind != JsonKind::String || text.value.len() == 2)

@@ -1,14 +1,16 @@
 //! The edits that join several answers into one, and that remove from an event what is not for the
 //! client.
 
-use super::{EventKind, MessagesAnswer, ObjectSpans, assemble::MessageAssembler, read_answer};
+use super::{EventKind, MessagesAnswer, assemble::BlockParts, read_answer};
 use crate::{
     conversation::edit::Edits,
     format::{
         ResponseSummarizer, UsageCountKind, UsageReport,
         answer_rewriter::{
-            BlockAnswer, BlockState, BlockStep, JoinedResponse, NewBlock, ParsedEvent, WholeBlock,
+            BlockAnswer, BlockState, BlockStep, JoinedResponse, KeptBlocks, NewBlock, ParsedEvent,
+            WholeBlock,
         },
+        values::ObjectSpans,
     },
     json::scan::{JsonString, Span},
 };
@@ -16,7 +18,7 @@ use crate::{
 type MessagesResponse = JoinedResponse<MessagesAnswer>;
 
 impl BlockAnswer for MessagesAnswer {
-    type Assembler = MessageAssembler;
+    type Assembler = KeptBlocks<BlockParts>;
     type Sent = ();
 
     const END_REASON: Option<&'static str> = Some("end_turn");
@@ -25,16 +27,16 @@ impl BlockAnswer for MessagesAnswer {
         read_answer(json).ok()
     }
 
-    fn block_step<'a>(&self, json: &'a [u8]) -> BlockStep<'a> {
+    fn block_step<'a>(&self, json: &'a [u8]) -> Option<(Option<u64>, BlockStep<'a>)> {
         let index = self.index.map(|(index, _)| index);
-        match (self.kind, &self.part) {
-            (EventKind::BlockStart, Some(block)) => BlockStep::Begin(index, block.new_block(json)),
-            (EventKind::BlockStop, _) => BlockStep::End(index),
+        let step = match (self.kind, &self.part) {
+            (EventKind::BlockStart, Some(block)) => BlockStep::Begin(new_block(block, json)),
+            (EventKind::BlockStop, _) => BlockStep::End,
+            (EventKind::BlockDelta, _) => BlockStep::Part,
             // Any other event with an index is about a block too.
-            (EventKind::BlockDelta, _) => BlockStep::Part(index),
-            _ if index.is_some() => BlockStep::Part(index),
-            _ => BlockStep::None,
-        }
+            _ => index.map(|_| BlockStep::Part)?,
+        };
+        Some((index, step))
     }
 
     fn is_last(&self) -> bool {
@@ -56,7 +58,7 @@ impl BlockAnswer for MessagesAnswer {
             let text = block.find_text(json, b"text").filter(|_| is_text);
             WholeBlock {
                 span: block.span,
-                new: block.new_block(json),
+                new: new_block(block, json),
                 texts: text.into_iter().collect(),
             }
         });
@@ -116,16 +118,14 @@ impl BlockAnswer for MessagesAnswer {
     }
 }
 
-impl ObjectSpans {
-    fn new_block<'a>(&self, json: &'a [u8]) -> NewBlock<'a> {
-        match self.type_name(json) {
-            b"text" => NewBlock::Text,
-            b"tool_use" => NewBlock::Call {
-                id: self.text_bytes(json, b"id"),
-                name: self.text_bytes(json, b"name"),
-            },
-            _ => NewBlock::Other,
-        }
+fn new_block<'a>(block: &ObjectSpans, json: &'a [u8]) -> NewBlock<'a> {
+    match block.type_name(json) {
+        b"text" => NewBlock::Text,
+        b"tool_use" => NewBlock::Call {
+            id: block.text_bytes(json, b"id"),
+            name: block.text_bytes(json, b"name"),
+        },
+        _ => NewBlock::Other,
     }
 }
 

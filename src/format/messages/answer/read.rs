@@ -3,14 +3,14 @@
 //! Holds spans, never copies. A member of an unexpected shape is skipped where spans stay
 //! trustworthy, and is an error elsewhere.
 
-use super::{END, EventKind, Member, MessagesAnswer, ObjectSpans, TokenCounts};
+use super::{END, EventKind, MessagesAnswer, TokenCounts};
 use crate::{
     format::{
         AnswerEvent, AnswerEvents, CallFragment, Finish, FinishKind,
         answer::input_changes::{INPUT_CHANGES, read_input_changes},
         values::{
-            ReadResult, finish_kind, parse_index, read_list, skip_value, take_nonempty_text,
-            take_text,
+            ObjectSpans, ReadResult, finish_kind, read_list, skip_value, take_index,
+            take_nonempty_text, take_text,
         },
     },
     json::scan::{JsonKind, JsonScanner, JsonString, MalformedJson},
@@ -47,21 +47,19 @@ pub fn is_ping(message: &SseMessage) -> bool {
 
 /// `name`: that of the event, which is its type too.
 fn read_named(json: &[u8], name: &[u8]) -> Result<MessagesAnswer, MalformedJson> {
-    let answer = MessagesAnswer::default();
     let mut reader = MessagesAnswerReader {
         json,
-        answer,
-        kind: None,
-        stop_reason: None,
+        ..MessagesAnswerReader::default()
     };
     let mut scan = JsonScanner::new(json, 0);
     scan.walk_object(|scan, key| reader.read_member(scan, key))?;
     scan.expect_end()?;
-    let kind = reader.kind.map_or(name, |kind| &json[kind.span.range()]);
+    let kind = reader.kind.map_or(name, |kind| kind.raw_bytes(json));
     reader.add_events(kind);
     Ok(reader.answer)
 }
 
+#[derive(Default)]
 pub(super) struct MessagesAnswerReader<'a> {
     pub(super) json: &'a [u8],
     pub(super) answer: MessagesAnswer,
@@ -70,18 +68,14 @@ pub(super) struct MessagesAnswerReader<'a> {
 }
 
 impl<'a> MessagesAnswerReader<'a> {
-    pub(super) fn raw_bytes(&self, text: JsonString) -> &'a [u8] {
-        &self.json[text.span.range()]
-    }
-
     fn read_member(&mut self, scan: &mut JsonScanner<'a>, key: JsonString) -> ReadResult {
-        match self.raw_bytes(key) {
+        match key.raw_bytes(self.json) {
             b"type" => self.kind = take_text(scan)?,
-            b"index" => self.answer.index = parse_index(self.json, scan.take_value()?.0),
+            b"index" => self.answer.index = take_index(self.json, scan)?,
             b"id" => self.answer.id = take_nonempty_text(scan)?,
             b"model" => self.answer.model = take_nonempty_text(scan)?,
             b"delta" | b"content_block" if scan.peek() == Some(b'{') => {
-                self.answer.part = Some(read_object(scan)?);
+                self.answer.part = Some(ObjectSpans::read(scan)?);
             }
             b"message" if scan.peek() == Some(b'{') => self.read_begun_message(scan)?,
             b"content" if scan.peek() == Some(b'[') => {
@@ -102,7 +96,7 @@ impl<'a> MessagesAnswerReader<'a> {
 
     /// Reads the message of a `message_start`: usage and model matter, and it has no content yet.
     fn read_begun_message(&mut self, scan: &mut JsonScanner<'a>) -> ReadResult {
-        let walked = scan.walk_object(|scan, key| match self.raw_bytes(key) {
+        let walked = scan.walk_object(|scan, key| match key.raw_bytes(self.json) {
             b"usage" => self.read_usage(scan),
             b"model" => take_nonempty_text(scan).map(|model| self.answer.model = model),
             INPUT_CHANGES => self.read_input_changes(scan),
@@ -121,7 +115,7 @@ impl<'a> MessagesAnswerReader<'a> {
 
     /// Adds the events of what was read, by the type of the whole.
     fn add_events(&mut self, kind: &[u8]) {
-        let has_content = self.answer.has_content();
+        let has_content = self.answer.has_message();
         self.answer.kind = match kind {
             b"message_start" => EventKind::MessageStart,
             b"content_block_start" => EventKind::BlockStart,
@@ -202,7 +196,7 @@ impl<'a> MessagesAnswerReader<'a> {
         let Some(reason) = reason.filter(|reason| !reason.span.is_empty()) else {
             return;
         };
-        let kind = match self.raw_bytes(reason) {
+        let kind = match reason.raw_bytes(self.json) {
             b"model_context_window_exceeded" => FinishKind::WindowExceeded,
             // The server's own tools paused, or it compacted: the client sends the answer back.
             b"pause_turn" | b"compaction" => FinishKind::CutOff,
@@ -218,39 +212,10 @@ impl<'a> MessagesAnswerReader<'a> {
 
 fn read_block(scan: &mut JsonScanner<'_>) -> Result<ObjectSpans, MalformedJson> {
     match scan.peek() {
-        Some(b'{') => read_object(scan),
+        Some(b'{') => ObjectSpans::read(scan),
         _ => Ok(ObjectSpans {
             span: scan.take_value()?.0,
             ..ObjectSpans::default()
         }),
     }
-}
-
-pub(super) fn read_object(scan: &mut JsonScanner<'_>) -> Result<ObjectSpans, MalformedJson> {
-    let mut object = ObjectSpans::default();
-    object.span = scan.walk_object(|scan, key| {
-        let member = match scan.peek() {
-            Some(b'"') => {
-                let text = scan.take_string()?;
-                Member {
-                    key,
-                    value: text.quoted_span(),
-                    kind: JsonKind::String,
-                    text: Some(text),
-                }
-            }
-            _ => {
-                let (value, kind) = scan.take_value()?;
-                Member {
-                    key,
-                    value,
-                    kind,
-                    text: None,
-                }
-            }
-        };
-        object.members.push(member);
-        Ok::<_, MalformedJson>(())
-    })?;
-    Ok(object)
 }

@@ -59,7 +59,7 @@ fn only_texts_thoughts_and_client_side_calls_are_events() {
         {"type":"server_tool_use","id":"j","name":"web_search","input":{}},
         {"type":"web_search_tool_result","text":"b"},null,7],"stop_reason":"tool_use"}"#;
     let answer = read(json);
-    assert!(answer.has_content());
+    assert!(answer.has_message());
     assert!(matches!(
         answer.events[..],
         [
@@ -226,7 +226,7 @@ fn assembled(start: &str, deltas: &[&str]) -> (String, String) {
         tools: &["note"],
         package: false,
     };
-    let mut state = BlockState::<MessagesAnswer>::new(filter, &Default::default());
+    let mut state = BlockState::<MessagesAnswer>::new(filter, 0);
     let call = r#"{"type":"tool_use","id":"i","name":"note","input":{}}"#;
     let mut events = vec![
         format!(r#"{{"type":"content_block_start","index":0,"content_block":{start}}}"#),

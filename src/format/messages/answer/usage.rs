@@ -11,8 +11,8 @@ use super::{MessagesAnswer, read::MessagesAnswerReader};
 use crate::{
     format::{
         AnswerEvent, UsageCount, UsageCountKind, UsageReport,
-        answer::usage::{Usage, is_plain, parse_count},
-        values::{ReadResult, skip_value, take_text, walk_if_object},
+        answer::usage::{Usage, take_count},
+        values::{ReadResult, skip_value, take_raw_text, walk_if_object},
     },
     json::scan::{JsonScanner, MalformedJson},
 };
@@ -99,7 +99,7 @@ impl MessagesAnswerReader<'_> {
         let (mut found, mut counts) = (TokenCounts::default(), SmallVec::new());
         let mut iteration_count = None;
         let span = walk_if_object(scan, |scan, key| {
-            if self.raw_bytes(key) == b"iterations" && scan.peek() == Some(b'[') {
+            if key.raw_bytes(self.json) == b"iterations" && scan.peek() == Some(b'[') {
                 let walked = scan.walk_array(|scan| {
                     let (iteration, count) = self.read_iteration(scan)?;
                     if iteration.is_some() {
@@ -109,14 +109,14 @@ impl MessagesAnswerReader<'_> {
                 });
                 return walked.map(drop);
             }
-            let (count, kind) = match self.raw_bytes(key) {
+            let (count, kind) = match key.raw_bytes(self.json) {
                 b"output_tokens" => (&mut found.output, Some(UsageCountKind::Completion)),
                 key => match found.prompt.find_count(key) {
                     Some(found) => found,
                     None => return skip_value(scan),
                 },
             };
-            let (tokens, editable) = self.read_count(scan, kind)?;
+            let (tokens, editable) = take_count(self.json, scan, kind)?;
             *count = tokens;
             counts.extend(editable);
             Ok(())
@@ -132,36 +132,18 @@ impl MessagesAnswerReader<'_> {
         Ok(())
     }
 
-    /// Takes the value of a count. The second value is set if the number can be edited.
-    fn read_count(
-        &self,
-        scan: &mut JsonScanner<'_>,
-        kind: Option<UsageCountKind>,
-    ) -> Result<(Option<u32>, Option<UsageCount>), MalformedJson> {
-        let (span, _) = scan.take_value()?;
-        let spelt = &self.json[span.range()];
-        let tokens = parse_count(spelt);
-        let editable = match (tokens, kind) {
-            (Some(tokens), Some(kind)) if is_plain(spelt) => {
-                Some(UsageCount { kind, tokens, span })
-            }
-            _ => None,
-        };
-        Ok((tokens, editable))
-    }
-
     /// Reads an element of `iterations`; its prompt, if it is one of the model itself.
     fn read_iteration(
         &self,
         scan: &mut JsonScanner<'_>,
     ) -> Result<(Option<PromptCounts>, Option<UsageCount>), MalformedJson> {
-        let (mut kind, mut prompt, mut input) = (None, PromptCounts::default(), None);
+        let (mut kind, mut prompt, mut input) = (&b""[..], PromptCounts::default(), None);
         walk_if_object(scan, |scan, key| {
-            let key = self.raw_bytes(key);
+            let key = key.raw_bytes(self.json);
             if key == b"type" {
-                kind = take_text(scan)?;
+                kind = take_raw_text(self.json, scan)?;
             } else if let Some((count, kind)) = prompt.find_count(key) {
-                let (tokens, editable) = self.read_count(scan, kind)?;
+                let (tokens, editable) = take_count(self.json, scan, kind)?;
                 *count = tokens;
                 input = editable.or(input);
             } else {
@@ -169,8 +151,7 @@ impl MessagesAnswerReader<'_> {
             }
             Ok(())
         })?;
-        let is_model = kind.is_some_and(|kind| self.raw_bytes(kind) == b"message");
-        let is_counted = is_model && prompt.total().is_some();
+        let is_counted = kind == b"message" && prompt.total().is_some();
         Ok(match is_counted {
             true => (Some(prompt), input),
             false => (None, None),

@@ -8,19 +8,14 @@ use serde::de::IgnoredAny;
 
 use super::{EventKind, OutputItem, ResponsesAnswer, read_answer};
 use crate::{
-    format::{
-        answer::MAX_MESSAGE_BYTES,
-        answer_rewriter::{AssembledCall, BlockAssembler, TrackedBlock},
-    },
+    format::answer_rewriter::{AssembledCall, BlockAssembler, KeptBlocks, TrackedBlock},
     json::{scan::Span, text::decode_text},
 };
 
 #[derive(Default)]
-pub struct OutputAssembler {
-    /// By their slots; empty where an item is not whole.
-    items: Vec<KeptItem>,
-    bytes: usize,
-    overlong: bool,
+pub struct KeptOutput {
+    /// Empty where an item is not whole.
+    items: KeptBlocks<KeptItem>,
     /// The server does not keep the answer.
     is_unstored: bool,
 }
@@ -34,14 +29,16 @@ struct KeptItem {
     is_lost_reasoning: bool,
 }
 
-impl BlockAssembler<ResponsesAnswer> for OutputAssembler {
+impl BlockAssembler<ResponsesAnswer> for KeptOutput {
     fn take_answer(&mut self, answer: &ResponsesAnswer) {
         self.is_unstored |= answer.response.is_unstored;
     }
 
     fn take_event(&mut self, slot: usize, json: &[u8], answer: &ResponsesAnswer) {
         match (answer.kind, &answer.item) {
-            (EventKind::ItemBegin, _) => self.add_slot(slot),
+            (EventKind::ItemBegin, _) => {
+                self.items.block_mut(slot);
+            }
             (EventKind::ItemEnd, Some(item)) => self.keep_item(slot, json, item),
             _ => {}
         }
@@ -60,13 +57,16 @@ impl BlockAssembler<ResponsesAnswer> for OutputAssembler {
     }
 
     fn assemble(&self, calls: &[&TrackedBlock]) -> (String, Vec<AssembledCall>) {
-        let loses_reasoning = self.is_unstored && self.items.iter().any(|it| it.is_lost_reasoning);
-        let kept = self.items.iter();
+        let kept = &self.items.blocks;
+        let loses_reasoning = self.is_unstored && kept.iter().any(|it| it.is_lost_reasoning);
+        let kept = kept.iter();
         let kept = kept.filter(|item| !(loses_reasoning && item.is_lost_reasoning));
         let items: Option<Vec<_>> = kept.map(|item| item.to_json(loses_reasoning)).collect();
-        let items = items.filter(|_| !self.overlong).unwrap_or_default();
+        let items = items
+            .filter(|_| !self.items.is_overlong)
+            .unwrap_or_default();
         let calls = calls.iter().map(|call| {
-            let item = self.items.get(call.slot);
+            let item = self.items.blocks.get(call.slot);
             AssembledCall {
                 arguments: item.and_then(|item| item.arguments.clone()),
                 json: item.and_then(|item| item.to_json(false)),
@@ -89,26 +89,13 @@ impl KeptItem {
     }
 }
 
-impl OutputAssembler {
-    /// Adds an item that is not whole.
-    fn add_slot(&mut self, slot: usize) {
-        if self.items.len() <= slot {
-            self.items.resize_with(slot + 1, KeptItem::default);
-        }
-    }
-
+impl KeptOutput {
     fn keep_item(&mut self, slot: usize, json: &[u8], item: &OutputItem) {
-        self.bytes = self.bytes.saturating_add(item.span.len());
-        if self.bytes > MAX_MESSAGE_BYTES {
-            self.overlong = true;
-            self.items.clear();
-        }
-        if self.overlong {
+        if !self.items.take_bytes(item.span.len()) {
             return;
         }
-        self.add_slot(slot);
-        let arguments = item.arguments.map(|text| &json[text.span.range()]);
-        self.items[slot] = KeptItem {
+        let arguments = item.arguments.map(|text| text.raw_bytes(json));
+        *self.items.block_mut(slot) = KeptItem {
             json: json[item.span.range()].to_vec(),
             id_member: item.id_member.map(|member| Span {
                 start: member.start - item.span.start,

@@ -6,15 +6,15 @@
 use super::{ENDS, EventKind, OutputItem, ResponsesAnswer};
 use crate::{
     format::{
-        AnswerEvent, CallFragment, Finish, FinishKind, InputChanges,
+        AnswerEvent, AnswerEvents, CallFragment, Finish, FinishKind, InputChanges,
         answer::{
             input_changes::{INPUT_CHANGES, read_input_changes},
             usage::read_usage,
         },
         responses::kinds::{CallShape, EntryType},
         values::{
-            ReadResult, finish_kind, parse_index, read_list, skip_value, take_nonempty_text,
-            take_text, walk_if_object,
+            ReadResult, finish_kind, read_list, skip_value, take_index, take_nonempty_text,
+            take_raw_text, take_text, walk_if_object,
         },
     },
     json::scan::{JsonKind, JsonScanner, JsonString, MalformedJson, Span},
@@ -56,23 +56,17 @@ enum PartKind {
 fn read_named(json: &[u8], name: &[u8]) -> Result<ResponsesAnswer, MalformedJson> {
     let mut reader = ResponsesReader {
         json,
-        answer: ResponsesAnswer::default(),
-        kind: None,
-        delta: None,
-        text: None,
-        status: None,
-        cut_reason: None,
-        has_error: false,
-        input_changes: None,
+        ..ResponsesReader::default()
     };
     let mut scan = JsonScanner::new(json, 0);
     scan.walk_object(|scan, key| reader.read_member(scan, key))?;
     scan.expect_end()?;
-    let kind = reader.kind.map_or(name, |kind| &json[kind.span.range()]);
+    let kind = reader.kind.map_or(name, |kind| kind.raw_bytes(json));
     reader.add_events(kind);
     Ok(reader.answer)
 }
 
+#[derive(Default)]
 struct ResponsesReader<'a> {
     json: &'a [u8],
     answer: ResponsesAnswer,
@@ -87,19 +81,11 @@ struct ResponsesReader<'a> {
 }
 
 impl<'a> ResponsesReader<'a> {
-    fn raw_bytes(&self, text: JsonString) -> &'a [u8] {
-        &self.json[text.span.range()]
-    }
-
     fn read_member(&mut self, scan: &mut JsonScanner<'a>, key: JsonString) -> ReadResult {
-        match self.raw_bytes(key) {
+        match key.raw_bytes(self.json) {
             b"type" => self.kind = take_text(scan)?,
-            b"sequence_number" => {
-                self.answer.sequence_number = parse_index(self.json, scan.take_value()?.0);
-            }
-            b"output_index" => {
-                self.answer.output_index = parse_index(self.json, scan.take_value()?.0);
-            }
+            b"sequence_number" => self.answer.sequence_number = take_index(self.json, scan)?,
+            b"output_index" => self.answer.output_index = take_index(self.json, scan)?,
             b"delta" => self.delta = take_text(scan)?,
             // The answer itself has a member of this name too, an object.
             b"text" => self.text = take_text(scan)?,
@@ -121,13 +107,16 @@ impl<'a> ResponsesReader<'a> {
 
     /// Reads a member of the answer, which is the whole body, or stands in an event.
     fn read_response_member(&mut self, scan: &mut JsonScanner<'a>, key: JsonString) -> ReadResult {
-        match self.raw_bytes(key) {
+        match key.raw_bytes(self.json) {
             b"id" => self.answer.response.id = take_nonempty_text(scan)?,
             b"model" => self.answer.response.model = take_nonempty_text(scan)?,
             b"output" if scan.peek() == Some(b'[') => {
                 self.answer.response.output = read_list(scan, |scan| match scan.peek() {
                     Some(b'{') => self.read_item(scan),
-                    _ => Ok(OutputItem::new_empty(scan.take_value()?.0)),
+                    _ => Ok(OutputItem {
+                        span: scan.take_value()?.0,
+                        ..OutputItem::default()
+                    }),
                 })?;
             }
             b"status" => self.status = take_text(scan)?,
@@ -135,7 +124,7 @@ impl<'a> ResponsesReader<'a> {
                 self.answer.response.is_unstored = scan.take_value()?.1 == JsonKind::False;
             }
             b"incomplete_details" => {
-                walk_if_object(scan, |scan, key| match self.raw_bytes(key) {
+                walk_if_object(scan, |scan, key| match key.raw_bytes(self.json) {
                     b"reason" => take_text(scan).map(|reason| self.cut_reason = reason),
                     _ => skip_value(scan),
                 })?;
@@ -155,27 +144,26 @@ impl<'a> ResponsesReader<'a> {
     }
 
     fn read_item(&self, scan: &mut JsonScanner<'a>) -> Result<OutputItem, MalformedJson> {
-        let mut item = OutputItem::new_empty(Span::default());
+        let mut item = OutputItem::default();
         let mut kind = EntryType {
             role: b"assistant",
             ..EntryType::default()
         };
-        let (mut id, mut call_id) = (None, None);
+        let (mut own_id, mut call_id) = (None, None);
         item.span = scan.walk_object(|scan, key| {
-            match self.raw_bytes(key) {
-                b"type" => kind.name = take_text(scan)?.map_or(b"", |name| self.raw_bytes(name)),
-                b"execution" => {
-                    kind.execution = take_text(scan)?.map_or(b"", |name| self.raw_bytes(name));
-                }
+            match key.raw_bytes(self.json) {
+                b"type" => kind.name = take_raw_text(self.json, scan)?,
+                b"execution" => kind.execution = take_raw_text(self.json, scan)?,
                 b"id" => {
-                    let (value, _) = scan.take_value()?;
-                    id = Some((key, value));
+                    own_id = take_text(scan)?;
+                    let start = key.quoted_span().start as usize;
+                    item.id_member = Some(Span::new(start, scan.position()));
                 }
                 b"call_id" => call_id = take_text(scan)?,
                 b"name" => item.name = take_text(scan)?,
                 b"arguments" => item.arguments = take_text(scan)?,
                 b"encrypted_content" => {
-                    item.is_encrypted = take_text(scan)?.is_some_and(|text| !text.span.is_empty());
+                    item.is_encrypted = take_nonempty_text(scan)?.is_some();
                 }
                 b"content" | b"summary" if scan.peek() == Some(b'[') => {
                     scan.walk_array(|scan| {
@@ -191,22 +179,9 @@ impl<'a> ResponsesReader<'a> {
         })?;
         kind.has_call_id = call_id.is_some();
         item.kind = kind.kind();
-        item.id_member = id.map(|(key, value): (JsonString, Span)| Span {
-            start: key.quoted_span().start,
-            end: value.end,
-        });
         // An approval is answered by its own id.
-        let own_id = || {
-            let (_, value) = id?;
-            let text = self.json[value.range()].starts_with(b"\"");
-            text.then(|| {
-                JsonScanner::new(self.json, value.start as usize)
-                    .take_string()
-                    .ok()
-            })?
-        };
         item.call_id = match item.call_shape() {
-            Some(CallShape::Approval) => own_id(),
+            Some(CallShape::Approval) => own_id,
             _ => call_id,
         };
         Ok(item)
@@ -219,14 +194,14 @@ impl<'a> ResponsesReader<'a> {
     ) -> Result<(PartKind, Option<JsonString>), MalformedJson> {
         let (mut kind, mut text) = (None, None);
         walk_if_object(scan, |scan, key| {
-            match self.raw_bytes(key) {
+            match key.raw_bytes(self.json) {
                 b"type" => kind = take_text(scan)?,
                 b"text" => text = take_text(scan)?,
                 _ => skip_value(scan)?,
             }
             Ok(())
         })?;
-        let kind = match kind.map_or(&b""[..], |kind| self.raw_bytes(kind)) {
+        let kind = match kind.map_or(&b""[..], |kind| kind.raw_bytes(self.json)) {
             b"output_text" => PartKind::Text,
             b"summary_text" | b"reasoning_text" => PartKind::Reasoning,
             _ => PartKind::Other,
@@ -243,7 +218,7 @@ impl<'a> ResponsesReader<'a> {
             b"response.output_item.done" => EventKind::ItemEnd,
             _ if is_end => EventKind::End,
             _ if self.answer.output_index.is_some() => EventKind::ItemPart,
-            b"" if self.answer.has_output() || self.status.is_some() => EventKind::Response,
+            b"" if self.answer.has_message() || self.status.is_some() => EventKind::Response,
             // Some servers keep a connection open by events of their own.
             b"keepalive" | b"ping" if !self.has_error => EventKind::Keepalive,
             _ => EventKind::Other,
@@ -333,7 +308,7 @@ impl<'a> ResponsesReader<'a> {
         };
         let output = self.answer.response.output.as_ref();
         let has_calls = output.is_some_and(|(_, items)| items.iter().any(OutputItem::is_call));
-        let name = self.raw_bytes(status);
+        let name = status.raw_bytes(self.json);
         let name = name.strip_prefix(b"response.").unwrap_or(name);
         let (reason, kind) = match (name, self.cut_reason) {
             (b"failed", _) => {

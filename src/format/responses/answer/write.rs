@@ -6,11 +6,10 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::SentEvents;
 use crate::{
     conversation::{Author, Conversation},
     format::{
-        answer::usage::Usage, errors::error_body::ErrorBody,
+        SentEvents, answer::usage::Usage, errors::error_body::ErrorBody,
         responses::compaction_item::encode_text,
     },
 };

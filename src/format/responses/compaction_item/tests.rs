@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{TAG, append_trigger, encode_text};
 use crate::{
     conversation::Author,
-    format::responses::{index::index_body, unfold_body},
+    format::responses::index::{index_body, unfold_body},
 };
 
 const TEXT: &str = "Mended: \"bow\"\nLeft: \u{1F6A2} 船";

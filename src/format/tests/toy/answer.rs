@@ -14,7 +14,7 @@ use crate::{
             AssembledCall, BlockAnswer, BlockAssembler, BlockState, BlockStep, JoinedResponse,
             NewBlock, ParsedEvent, TrackedBlock, WholeBlock,
         },
-        values::{ReadResult, parse_index, skip_value, take_text, walk_if_object},
+        values::{ReadResult, skip_value, take_index, take_text, walk_if_object},
     },
     json::{
         scan::{JsonKind, JsonScanner, JsonString, MalformedJson, Span},
@@ -103,7 +103,7 @@ impl ToyAnswer {
         match &json[key.span.range()] {
             b"tag" => self.tag = take_text(scan)?,
             b"engine" => self.engine = take_text(scan)?,
-            b"piece" => self.index = parse_index(json, scan.take_value()?.0),
+            b"piece" => self.index = take_index(json, scan)?,
             b"shut" => self.is_shut = scan.take_value()?.1 == JsonKind::True,
             b"more" => self.events.extend(take_text(scan)?.map(AnswerEvent::Text)),
             b"pieces" => {
@@ -147,11 +147,6 @@ impl ToyAnswer {
             }
         }
         Ok(())
-    }
-
-    /// Whether this is a part of the model's message.
-    pub(in crate::format) const fn has_pieces(&self) -> bool {
-        self.pieces.is_some()
     }
 }
 
@@ -245,6 +240,10 @@ impl AnswerEvents for ToyAnswer {
     fn is_end(&self) -> bool {
         self.is_over && self.pieces.is_none()
     }
+
+    fn has_message(&self) -> bool {
+        self.pieces.is_some()
+    }
 }
 
 impl BlockAnswer for ToyAnswer {
@@ -257,15 +256,14 @@ impl BlockAnswer for ToyAnswer {
         read_answer(json).ok()
     }
 
-    fn block_step<'a>(&self, json: &'a [u8]) -> BlockStep<'a> {
-        let Some((index, _)) = self.index else {
-            return BlockStep::None;
+    fn block_step<'a>(&self, json: &'a [u8]) -> Option<(Option<u64>, BlockStep<'a>)> {
+        let (index, _) = self.index?;
+        let step = match self.piece.new_block(json) {
+            Some(block) => BlockStep::Begin(block),
+            None if self.is_shut => BlockStep::End,
+            None => BlockStep::Part,
         };
-        match self.piece.new_block(json) {
-            Some(block) => BlockStep::Begin(Some(index), block),
-            None if self.is_shut => BlockStep::End(Some(index)),
-            None => BlockStep::Part(Some(index)),
-        }
+        Some((Some(index), step))
     }
 
     fn id(&self) -> Option<JsonString> {

@@ -12,7 +12,7 @@ use crate::{
         values::{ReadResult, skip_value, take_text},
     },
     json::{
-        scan::{JsonKind, JsonScanner, JsonString, MalformedJson},
+        scan::{JsonKind, JsonScanner, MalformedJson},
         text,
     },
 };
@@ -34,13 +34,9 @@ struct Indexer<'a> {
 }
 
 impl<'a> Indexer<'a> {
-    fn raw_bytes(&self, text: JsonString) -> &'a [u8] {
-        &self.body[text.span.range()]
-    }
-
     fn read(&mut self) -> ReadResult {
         self.found.span = JsonScanner::new(self.body, 0).walk_object(|scan, key| {
-            let (value, kind) = if self.raw_bytes(key) == b"log" {
+            let (value, kind) = if key.raw_bytes(self.body) == b"log" {
                 self.found.list = scan.walk_array(|scan| self.read_entry(scan))?;
                 (self.found.list, JsonKind::Array)
             } else {
@@ -57,10 +53,10 @@ impl<'a> Indexer<'a> {
         let first_call = self.found.calls.len() as u32;
         let first_annotation = self.found.annotations.len();
         item.span = scan.walk_object(|scan, key| {
-            match self.raw_bytes(key) {
+            match key.raw_bytes(self.body) {
                 b"who" => {
                     if let Some(who) = take_text(scan)? {
-                        item.author = author_of(self.raw_bytes(who));
+                        item.author = author_of(who.raw_bytes(self.body));
                     }
                 }
                 b"says" => item.content = self.read_content(scan)?,
@@ -69,7 +65,7 @@ impl<'a> Indexer<'a> {
                 b"alias" => item.name = take_text(scan)?,
                 b"muses" => {
                     if let Some(text) = take_text(scan)? {
-                        item.sizes += text::measure_text(self.raw_bytes(text));
+                        item.sizes += text::measure_text(text.raw_bytes(self.body));
                     }
                 }
                 _ => skip_value(scan)?,
@@ -110,7 +106,7 @@ impl<'a> Indexer<'a> {
     fn read_block(&mut self, scan: &mut JsonScanner<'a>) -> ReadResult {
         let (mut kind, mut marked) = (BlockKind::Opaque, false);
         let span = scan.walk_object(|scan, key| {
-            match self.raw_bytes(key) {
+            match key.raw_bytes(self.body) {
                 b"line" => kind = take_text(scan)?.map_or(kind, BlockKind::Text),
                 b"sketch" => kind = self.read_sketch(scan)?,
                 b"reel" => {
@@ -135,9 +131,9 @@ impl<'a> Indexer<'a> {
         let (mut url, mut low) = (None, false);
         scan.walk_object(|scan, key| {
             let text = take_text(scan)?;
-            match self.raw_bytes(key) {
+            match key.raw_bytes(self.body) {
                 b"at" => url = text,
-                b"grain" => low = text.is_some_and(|grain| self.raw_bytes(grain) == b"coarse"),
+                b"grain" => low = text.is_some_and(|grain| grain.raw_bytes(self.body) == b"coarse"),
                 _ => {}
             }
             Ok::<_, MalformedJson>(())
@@ -153,7 +149,7 @@ impl<'a> Indexer<'a> {
                 ..Call::default()
             };
             call.span = scan.walk_object(|scan, key| {
-                match self.raw_bytes(key) {
+                match key.raw_bytes(self.body) {
                     b"ticket" => call.id = take_text(scan)?,
                     b"tool" => call.name = take_text(scan)?,
                     b"with" => call.arguments = take_text(scan)?.map(Arguments::Text),

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::{
     conversation::{Conversation, edit::Edits},
-    format::request::write::AnswerLimit,
+    format::text_request::AnswerLimit,
 };
 
 pub(in crate::format) fn ask_for_text(

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{
     conversation::Author,
-    format::{AssistantTurn, ProxyToolCall, request::write::TextRequest},
+    format::{ProxyToolCall, text_request::TextRequest},
     json::text,
 };
 
@@ -28,11 +28,6 @@ pub(in crate::format) fn text_block(escaped: &str) -> String {
 pub(in crate::format) fn calls_item(calls: &[&str]) -> String {
     let calls = calls.join(",");
     format!(r#"{{"who":"machine","says":{{"words":false}},"wants":[{calls}]}}"#)
-}
-
-/// As the model gave it, whatever its length.
-pub(in crate::format) fn answer_item(turn: &AssistantTurn) -> Box<str> {
-    turn.message.clone()
 }
 
 pub(in crate::format) fn result_item(call: &ProxyToolCall, text: &str) -> Box<str> {

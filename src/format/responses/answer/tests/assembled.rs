@@ -14,7 +14,7 @@ fn assembled(events: &[(&str, &str)], more: &str) -> (String, Option<String>) {
         tools: &["note"],
         package: false,
     };
-    let mut state = BlockState::<ResponsesAnswer>::new(filter, &Default::default());
+    let mut state = BlockState::<ResponsesAnswer>::new(filter, 0);
     let begun = format!(r#"{{"type":"response.created","response":{{"id":"r"{more}}}}}"#);
     let events = events.iter().enumerate();
     let events = events.flat_map(|(at, (begun, ended))| {

@@ -13,7 +13,7 @@ fn whole_answers_are_read() {
         "usage":{"input_tokens":30,"input_tokens_details":{"cached_tokens":20,"cache_write_tokens":4},"output_tokens":5,"total_tokens":35},"store":false}"#;
     let answer = read(json);
     assert_eq!(answer.kind, EventKind::Response);
-    assert!(answer.has_output() && !answer.is_end() && answer.response.is_unstored);
+    assert!(answer.has_message() && !answer.is_end() && answer.response.is_unstored);
     let events = found(&answer, json);
     let expected = [
         "usage",
@@ -82,7 +82,10 @@ fn the_status_says_how_an_answer_ended() {
         r#"{"error":{"message":"m"}}"#,
         r#"{"error":"m","status":400}"#,
     ] {
-        assert!(read(body).has_error() && !read(body).has_output(), "{body}");
+        assert!(
+            read(body).has_error() && !read(body).has_message(),
+            "{body}"
+        );
     }
     assert_eq!(FinishKind::CutOff, read(&cut).find_finish().unwrap().kind);
 }

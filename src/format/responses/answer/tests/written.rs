@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use super::{AnswerEvents, EventKind, ResponsesAnswer, is_keepalive, read_answer, read_event};
 use crate::{
     format::{
-        FinishKind,
+        FinishKind, SentEvents,
         answer::usage::Usage,
         errors::error_body::ErrorBody,
-        responses::answer::{SentEvents, empty_answer, error_event},
+        responses::answer::{empty_answer, error_event},
     },
     wire::sse::{SseMessage, SseSplitter},
 };
@@ -53,7 +53,7 @@ fn what_the_proxy_writes_is_read_back() {
     assert_eq!(kinds, [EventKind::Begin, EventKind::End]);
     let whole = empty_answer(false, "m", Some(usage));
     let whole = read_answer(&whole).unwrap();
-    assert!(whole.has_output());
+    assert!(whole.has_message());
     for answer in [&events[1].1, &whole] {
         let finish = answer.find_finish().unwrap();
         assert_eq!(

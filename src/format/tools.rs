@@ -1,12 +1,8 @@
-//! Proxy-executed tools, added to the tools of a request.
+//! The tools of a request: the client's as they are read, and proxy-executed ones as they are written.
 
 use serde::Deserialize;
 
-use crate::{
-    conversation::{Conversation, Format},
-    format::{chat, messages, responses},
-    json::scan::JsonKind,
-};
+use crate::{conversation::Conversation, json::scan::JsonKind};
 
 /// A proxy-executed tool. Its name and texts need no escapes in JSON, which a test asserts.
 pub struct ToolSchema<'a> {
@@ -119,31 +115,6 @@ impl ToolForm {
             | Self::MessagesTools
             | Self::ResponsesTools => "tools",
             Self::ChatFunctions => "functions",
-        }
-    }
-
-    /// Writes the tool as an element of the list.
-    pub fn write_tool(self, tool: &ToolSchema<'_>) -> String {
-        match self {
-            Self::ChatTools | Self::ChatStrictTools | Self::ChatFunctions => {
-                chat::tools::write_tool(self, tool)
-            }
-            Self::MessagesTools => messages::tools::write_tool(tool),
-            Self::ResponsesTools => responses::tools::write_tool(tool),
-        }
-    }
-}
-
-impl Format {
-    /// An entry among the messages that brings tools; empty where the format has none. `schemas`: elements of a list of
-    /// tools, with commas between them.
-    pub fn write_tools_entry(self, schemas: &str) -> String {
-        match self {
-            Self::Messages => messages::tools::write_entry(schemas),
-            Self::Responses => responses::tools::write_entry(schemas),
-            Self::Chat => String::new(),
-            #[cfg(test)]
-            Self::Toy => String::new(),
         }
     }
 }

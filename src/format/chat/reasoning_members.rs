@@ -1,18 +1,26 @@
-//! What the reasoning of a chat message weighs, under whatever names clients send it back: `reasoning_content` (DeepSeek,
-//! Kimi, GLM), `reasoning` (vLLM, OpenRouter), `reasoning_details` (OpenRouter), `thinking_blocks` (LiteLLM), and
-//! `extra_content` of messages and calls (Gemini).
+//! The members of a chat message in which clients send reasoning back, and what it weighs.
 
 use crate::{
-    format::{
-        index::sealed::measure_sealed,
-        request::reasoning::{CHAT_MEMBERS, SIGNED_MEMBER},
-        values::skip_value,
-    },
+    format::{index::sealed::measure_sealed, values::skip_value},
     json::{
         scan::{JsonScanner, JsonString, MalformedJson},
         text::{self, TextSizes},
     },
 };
+
+/// The member that some models demand.
+pub(in crate::format) const COUNTED_MEMBER: &[u8] = b"reasoning_content";
+/// The members that hold reasoning: of DeepSeek, Kimi and GLM; of vLLM and OpenRouter; of OpenRouter; of LiteLLM. The
+/// last two may have signatures, of which the gateway makes signed thinking again.
+pub(in crate::format) const REASONING_MEMBERS: [&[u8]; 4] = [
+    COUNTED_MEMBER,
+    b"reasoning",
+    b"reasoning_details",
+    b"thinking_blocks",
+];
+
+/// The member of a message, and of its calls, in which Gemini signs them.
+pub(in crate::format) const SIGNED_MEMBER: &[u8] = b"extra_content";
 
 /// Nesting inside a member that is followed.
 const MAX_DEPTH: usize = 8;
@@ -24,8 +32,8 @@ pub(in crate::format) fn measure_reasoning(body: &[u8], start: u32) -> TextSizes
     let (mut longest, mut beside) = (TextSizes::default(), TextSizes::default());
     // The object was read before.
     let _ = scan.walk_object(|scan, key| {
-        let key = &body[key.span.range()];
-        if CHAT_MEMBERS.contains(&key) {
+        let key = key.raw_bytes(body);
+        if REASONING_MEMBERS.contains(&key) {
             let mut sizes = TextSizes::default();
             match scan.peek() {
                 Some(b'"') => sizes += measure(body, scan.take_string()?),
@@ -48,7 +56,7 @@ pub(in crate::format) fn measure_reasoning(body: &[u8], start: u32) -> TextSizes
 }
 
 fn measure(body: &[u8], text: JsonString) -> TextSizes {
-    text::measure_text(&body[text.span.range()])
+    text::measure_text(text.raw_bytes(body))
 }
 
 fn add_of_call(
@@ -59,7 +67,7 @@ fn add_of_call(
     if scan.peek() != Some(b'{') {
         return skip_value(scan);
     }
-    let walked = scan.walk_object(|scan, key| match &body[key.span.range()] {
+    let walked = scan.walk_object(|scan, key| match key.raw_bytes(body) {
         SIGNED_MEMBER => add_parts(body, scan, MAX_DEPTH, sizes),
         _ => skip_value(scan),
     });
@@ -77,7 +85,7 @@ fn add_parts(
     match scan.peek() {
         Some(b'{') if depth > 0 => {
             let walked = scan.walk_object(|scan, key| {
-                let key = &body[key.span.range()];
+                let key = key.raw_bytes(body);
                 let is_string = scan.peek() == Some(b'"');
                 match key {
                     b"text" | b"thinking" | b"summary" if is_string => {
