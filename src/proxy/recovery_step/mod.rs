@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use self::after_answer::BilledTokens;
 pub use self::withdrawal::KeptRecovery;
-use super::GuardMode;
 use crate::{
     config::{RecallMode, RecoveryConfig, profile::PastReasoning},
     conversation::{Conversation, Format},
@@ -21,6 +20,7 @@ use crate::{
         injections::{InjectionContent, InjectionRecord, ToolSet},
     },
     health::HealthLevel,
+    proxy::GuardMode,
     recovery::{
         Language, RecoveryAction, RecoveryMemory, RefusedAdditions,
         clock::{GenerationEvents, RecoveryPace},
