@@ -20,7 +20,7 @@ use crate::{
 /// Without client keys, a shorter one names no account: others would guess it.
 const LEAST_PROXY_KEY: usize = 16;
 
-/// Headers that carry a bare key, beside `Authorization`: clients made for Azure or for other APIs use them.
+/// Headers that carry a bare key. Clients made for Azure or for other APIs use them in place of `Authorization`.
 const KEY_HEADERS: [&str; 2] = ["api-key", "x-api-key"];
 
 /// Prefix of the key among the protocols of a websocket: browsers can set no other header there.
@@ -135,7 +135,7 @@ impl Clients {
 
     /// Whether what the client sends as its own credentials may go to a provider that takes them (`auth = "client"`).
     ///
-    /// SECURITY: with client keys only where the client's key came in a header of its own.
+    /// SECURITY: if clients have keys, only if the client's key came in a header of its own.
     pub fn may_pass_credentials(&self, headers: &HeaderMap) -> bool {
         !self.have_keys() || headers.contains_key(PROXY_KEY)
     }

@@ -54,7 +54,7 @@ pub struct App {
     pub summary_tasks: Tasks,
     pub summary_jobs: Arc<SummaryJobs>,
     client_limits: Arc<LimitMap<String>>,
-    /// Cancelled when a drain begins, under whatever settings.
+    /// Cancelled when a drain begins. The same under all settings.
     pub draining: CancellationToken,
     /// Cancelled when listeners have to subscribe again: other settings replace these, or a drain begins.
     pub listening: CancellationToken,

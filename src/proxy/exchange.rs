@@ -8,11 +8,11 @@
 //! 3. the index: where every field and message lies in the body
 //! 4. the model: its candidates and their windows
 //! 5. the session that the conversation continues
-//! 6. the plan: what recovery adds, and what the guard cuts. A request by which the client compacts its conversation,
-//!    where the proxy does that, is answered here
-//! 7. the summary of the older part, where the request waits for one; back to 6 with it
-//! 8. the provider; again where it refuses what the proxy added
-//! 9. the answer, relayed as it comes. Calls of the proxy's tools are taken out of it; where it calls nothing else,
+//! 6. the plan: what recovery adds, and what the guard cuts. If the client asks for its conversation to be compacted, and
+//!    the proxy does that, the request is answered here
+//! 7. the summary of the older part, if the request waits for one; back to 6 with it
+//! 8. the provider; again if it refuses what the proxy added
+//! 9. the answer, relayed as it comes. Calls of the proxy's tools are taken out of it; if it calls nothing else,
 //!    back to 6 for the next turn. At its end its usage is judged, recovery's clock advances, and the new state is
 //!    stored
 //!
@@ -60,7 +60,7 @@ pub struct IncomingRequest<'a> {
     pub client: &'a Client,
     /// The provider that the path names.
     pub provider: Option<String>,
-    /// How it is answered where the client compacts and the proxy answers that.
+    /// The shape of the answer, if the client asks for its conversation to be compacted and the proxy does that.
     pub compaction: CompactionShape,
 }
 
@@ -116,7 +116,7 @@ pub async fn exchange_body(
         return Ok(Box::pin(answer_compaction(request, placed, shape, hold)).await);
     }
 
-    // 7. The summary, where the request waits for one. A stream begins at once.
+    // 7. The summary, if the request waits for one. A stream begins at once.
     if let Some(wait) = begin_summary_wait(&request, &mut placed) {
         if request.parsed.streams {
             return Ok(answer_while_waiting(request, placed, fallbacks, wait, hold));
@@ -156,7 +156,7 @@ fn choose_candidates(
     Ok(candidates)
 }
 
-/// Step 5: finds the session, and takes over what other replicas learnt. `None` where there is no conversation to follow.
+/// Step 5: finds the session, and takes over what other replicas learnt. `None` if there is no conversation to follow.
 async fn inherit_session(
     app: &App,
     incoming: &IncomingRequest<'_>,

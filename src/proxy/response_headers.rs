@@ -68,8 +68,8 @@ pub fn build_head_headers(
     headers
 }
 
-/// The same while the request still waits for its summary, before a provider is asked. None where there is no conversation
-/// to follow.
+/// The same while the request still waits for its summary, before a provider is asked. No headers if there is no
+/// conversation to follow.
 pub fn build_early_headers(request: &ClientRequest, placed: &PlacedRequest) -> HeaderMap {
     let (Some(session), Some(planned)) = (&request.session, &placed.planned) else {
         return HeaderMap::new();
@@ -97,7 +97,7 @@ pub fn build_end_headers(
     headers
 }
 
-/// The session, its recovery memory, and the health of the previous generation, unknown where there is none.
+/// The session, its recovery memory, and the health of the previous generation (unknown if there is none).
 fn build_session_headers(
     session: &SessionContext,
     planned: &PlannedRequest,

@@ -1,7 +1,7 @@
 //! The end of an answer: the usage becomes a level, the calibration learns, recovery's clock advances, a summary
-//! begins where one is due, and the new state is stored before the end of the answer is released. What was learnt is
-//! published to other replicas, and the session's change to listeners. A request without an answer, or whose answer
-//! broke off, changes nothing.
+//! begins if one is due, and the new state is stored before the end of the answer is released. What was learnt is
+//! published to other replicas, and the session's change to listeners. If there is no answer, or if it broke off,
+//! nothing changes.
 
 mod generation_stats;
 mod next_state;
