@@ -22,13 +22,13 @@ use crate::{
     conversation::Format,
     http::answer::{ERROR_HEADER, json_response},
     provider::{
-        Window,
+        Target, Window,
         learnt_windows::{Lessons, RefusedPrompt},
         overflow::Overflow,
         size_refusal::SizeRefusal,
     },
     proxy::{
-        ClientRequest, PlacedRequest,
+        App, ClientRequest, PlacedRequest,
         plan::{
             clear_old_media, halve_request, keep_least, log_cuts, refit_request,
             remeasure_for_target,
@@ -55,6 +55,20 @@ pub(super) struct Guesses {
     known_before: Option<Option<Lessons>>,
 }
 
+impl Guesses {
+    /// After a refusal without a number: whether another refit may help. After the last one, what must stay is refused too, so
+    /// none of the refusals was about the window, and what they taught is taken back.
+    fn may_refit(&mut self, app: &App, target: &Target, refits: u32) -> bool {
+        let (learnt, endpoint) = (&app.registry.learnt, &target.provider.endpoint);
+        let known = || learnt.export_lessons(endpoint, &target.model, SystemTime::now());
+        let before = *self.known_before.get_or_insert_with(known);
+        if refits == MAX_REFITS {
+            learnt.restore_lessons(endpoint, &target.model, before);
+        }
+        refits < MAX_REFITS
+    }
+}
+
 /// Learns from an overflow and fits the request anew, unless a larger model is asked instead. Returns whether the request got
 /// smaller.
 pub(super) fn refit_after_overflow(
@@ -75,16 +89,8 @@ pub(super) fn refit_after_overflow(
     }
     let (app, target) = (&request.app, &mut placed.target);
     let has_numbers = *overflow != Overflow::default();
-    if !has_numbers {
-        let (learnt, endpoint) = (&app.registry.learnt, &target.provider.endpoint);
-        let now = SystemTime::now();
-        let known = || learnt.export_lessons(endpoint, &target.model, now);
-        let before = guesses.known_before.get_or_insert_with(known);
-        if planned.refits == MAX_REFITS {
-            // What must stay is refused too, so none of the refusals was about the window.
-            learnt.restore_lessons(endpoint, &target.model, *before);
-            return false;
-        }
+    if !has_numbers && !guesses.may_refit(app, target, planned.refits) {
+        return false;
     }
     let refused = planned.describe_refusal(overflow);
     let lesson = app.registry.learn_from_refusal(target, &refused);
