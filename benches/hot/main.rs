@@ -26,7 +26,7 @@ use plimsoll::{
     },
     recovery::tool,
     relay::{
-        self, AnswerFilter, AssistantTurn, Ending, PrecedingText, ResponseSummary, StreamFooter,
+        self, AnswerFilter, AssistantTurn, PrecedingText, ResponseSummary, StreamFooter,
         StreamOptions, TurnDriver,
     },
     wire::{Body, sse::SseSplitter},
@@ -307,7 +307,11 @@ fn splitter(bencher: Bencher<'_, '_>, kind: BodyKind) {
 #[divan::bench(args = kinds())]
 fn relay_plain(bencher: Bencher<'_, '_>, kind: BodyKind) {
     relayed(bencher, kind, |answer| {
-        relay::stream_answer(answer, Ending::without_effects(kind.format))
+        let options = StreamOptions {
+            format: kind.format,
+            ..StreamOptions::default()
+        };
+        relay::stream_answer(answer, None, options)
     });
 }
 
@@ -329,7 +333,7 @@ fn relay_sifted(bencher: Bencher<'_, '_>, kind: BodyKind) {
             footer: foot,
             ..StreamOptions::default()
         };
-        relay::stream_filtered_answer(answer, Box::new(NoRounds), options)
+        relay::stream_answer(answer, Some(Box::new(NoRounds)), options)
     });
 }
 

@@ -1,15 +1,10 @@
-//! Admission: client keys and what each key may use. Without keys, only this machine is admitted.
-//!
-//! SECURITY: without client keys anybody who reaches the port spends the user's money. A web page can reach it:
-//! by a name that resolves to 127.0.0.1 (`Host` shows it), or by a plain cross-site request (`Origin` shows it).
-//! So both headers must name a loopback address, on every path.
+//! Client keys: who sent a request, and how many of the client's requests may run at once.
 
-use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use http::{
     HeaderMap, HeaderName, HeaderValue,
-    header::{AUTHORIZATION, HOST, ORIGIN, SEC_WEBSOCKET_PROTOCOL},
-    request::Parts,
+    header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL},
 };
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
@@ -18,17 +13,14 @@ use super::limit::{Hold, Limit, LimitMap};
 use crate::{
     config::{ClientConfig, PROXY_KEY},
     error::Failure,
-    provider::{self, Registry, Target},
+    provider,
     wire::split_header_list,
 };
-
-/// A browser states here how the page that makes the request relates to this host.
-const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Without client keys, a shorter one names no account: others would guess it.
 const LEAST_PROXY_KEY: usize = 16;
 
-/// Headers that carry a bare key, beside `Authorization`: clients made for Azure or for other APIs use them.
+/// Headers that carry a bare key. Clients made for Azure or for other APIs use them in place of `Authorization`.
 const KEY_HEADERS: [&str; 2] = ["api-key", "x-api-key"];
 
 /// Prefix of the key among the protocols of a websocket: browsers can set no other header there.
@@ -55,7 +47,7 @@ pub struct Clients {
 impl Client {
     /// Whether the client may use a model of this name.
     pub fn may_use(&self, name: &str) -> bool {
-        let mut patterns = self.config.models.iter();
+        let mut patterns = self.model_patterns().iter();
         patterns.any(|pattern| provider::matches_pattern(pattern, name))
     }
 
@@ -82,7 +74,12 @@ impl Client {
 
     /// Whether the client may use every model.
     pub fn is_unlimited(&self) -> bool {
-        self.config.models.iter().any(|pattern| pattern == "*")
+        self.model_patterns().iter().any(|pattern| pattern == "*")
+    }
+
+    /// The patterns of the models that the client may use.
+    pub(super) fn model_patterns(&self) -> &[String] {
+        &self.config.models
     }
 }
 
@@ -119,34 +116,6 @@ impl Clients {
         !self.with_keys.is_empty()
     }
 
-    /// Refuses a request that may come from a web page of another machine.
-    ///
-    /// # Errors
-    /// No keys are set, and `Host` or `Origin` is not this machine.
-    pub fn check_origin(&self, parts: &Parts) -> Result<(), Failure> {
-        if self.have_keys() {
-            return Ok(());
-        }
-        let mut hosts = named_hosts(parts).peekable();
-        if hosts.peek().is_none() || !hosts.all(is_loopback) {
-            return Err(Failure::ForeignHost);
-        }
-        let is_local = |origin: &HeaderValue| {
-            let origin = origin.to_str().unwrap_or_default();
-            let host = origin.strip_prefix("http://");
-            host.or_else(|| origin.strip_prefix("https://"))
-                .is_some_and(is_loopback)
-        };
-        // A page can make a browser GET without an `Origin`; browsers report it in this header.
-        let mut sites = parts.headers.get_all(FETCH_SITE).iter();
-        if sites.any(|site| site == "cross-site")
-            || !parts.headers.get_all(ORIGIN).iter().all(is_local)
-        {
-            return Err(Failure::ForeignOrigin);
-        }
-        Ok(())
-    }
-
     /// Finds the client by the key that its request carries.
     ///
     /// # Errors
@@ -166,7 +135,7 @@ impl Clients {
 
     /// Whether what the client sends as its own credentials may go to a provider that takes them (`auth = "client"`).
     ///
-    /// SECURITY: with client keys only where the client's key came in a header of its own.
+    /// SECURITY: if clients have keys, only if the client's key came in a header of its own.
     pub fn may_pass_credentials(&self, headers: &HeaderMap) -> bool {
         !self.have_keys() || headers.contains_key(PROXY_KEY)
     }
@@ -190,7 +159,7 @@ impl Clients {
 
     fn find_by_key(&self, key: &[u8]) -> Option<&Client> {
         let digest: [u8; 32] = Sha256::digest(key).into();
-        // Every key is compared, so that the time taken does not show which one came close.
+        // Every key is compared, so that the time does not show which one came close.
         let mut found = u32::MAX;
         for (index, client) in (0u32..).zip(&self.with_keys) {
             let same: Choice = client.config.key_sha256.ct_eq(&digest);
@@ -198,92 +167,6 @@ impl Clients {
         }
         self.with_keys.get(found as usize)
     }
-}
-
-/// Refuses requests of pages of another origin for `/plimsoll/`, the proxy's API and dashboard.
-///
-/// SECURITY: with or without keys. A page on another port of this machine is another origin too: it must not read
-/// conversations. The same holds for what a browser loads into another page.
-///
-/// # Errors
-/// `Origin` is not that of `Host`, or the browser reports that another site asks.
-pub fn check_admin_origin(parts: &Parts) -> Result<(), Failure> {
-    let path = parts.uri.path();
-    if path != "/plimsoll" && !path.starts_with("/plimsoll/") {
-        return Ok(());
-    }
-    let sites = parts.headers.get_all(FETCH_SITE);
-    let is_same_site = |site: &HeaderValue| site == "same-origin" || site == "none";
-    let hosts: Vec<&str> = named_hosts(parts).collect();
-    let is_same_origin = |origin: &HeaderValue| {
-        let origin = origin.to_str().unwrap_or_default();
-        !hosts.is_empty() && hosts.iter().all(|host| is_origin_of(origin, host))
-    };
-    match sites.iter().all(is_same_site) && parts.headers.get_all(ORIGIN).iter().all(is_same_origin)
-    {
-        true => Ok(()),
-        false => Err(Failure::ForeignPage),
-    }
-}
-
-/// The hosts that a request names: in `Host` and in its URI.
-fn named_hosts(parts: &Parts) -> impl Iterator<Item = &str> {
-    let headers = parts.headers.get_all(HOST).iter();
-    headers
-        .map(|host| host.to_str().unwrap_or_default())
-        .chain(parts.uri.authority().map(http::uri::Authority::as_str))
-}
-
-/// Whether a page of this origin was loaded from that host. A proxy in front may have ended the TLS of either.
-fn is_origin_of(origin: &str, host: &str) -> bool {
-    let matches = |scheme: &str, port: &str| {
-        origin.strip_prefix(scheme).is_some_and(|named| {
-            let named = named.strip_suffix(port).unwrap_or(named);
-            let host = host.strip_suffix(port).unwrap_or(host);
-            !named.is_empty() && named.eq_ignore_ascii_case(host)
-        })
-    };
-    matches("http://", ":80") || matches("https://", ":443")
-}
-
-/// Whether a client may use a model, by its name with or without the provider's.
-///
-/// SECURITY: a name whose first part is a provider's belongs to that provider: a key for `local/*` must not open
-/// a model of another provider that is called `local/x` there.
-pub fn allows_model(registry: &Registry, client: &Client, provider: &str, model: &str) -> bool {
-    let prefix = model.split_once('/');
-    let names_provider = prefix.is_some_and(|(name, _)| registry.find_provider(name).is_ok());
-    client.may_use(&format!("{provider}/{model}")) || (!names_provider && client.may_use(model))
-}
-
-/// Whether a client that asked for `asked` may use the model behind the name. `is_configured`: the settings
-/// define the name, as an alias or as a model with several candidates. Such a name may be allowed by itself, since
-/// the operator who allows it knows its candidates.
-pub fn allows_target(
-    registry: &Registry,
-    client: &Client,
-    asked: &str,
-    is_configured: bool,
-    target: &Target,
-) -> bool {
-    (is_configured && client.may_use(asked))
-        || allows_model(registry, client, &target.provider.name, &target.model)
-}
-
-/// The same error for a model that does not exist and one that the client may not use, as at OpenAI.
-pub fn no_such_model(model: &str) -> Failure {
-    Failure::ModelNotFound(format!(
-        "The model `{model}` does not exist or you do not have access to it."
-    ))
-}
-
-/// Whether a client may send a provider requests without a model: not where its key is for other providers.
-pub fn allows_provider(registry: &Registry, client: &Client, provider: &str) -> bool {
-    let opens = |pattern: &String| match pattern.split_once('/') {
-        Some((name, _)) if registry.find_provider(name).is_ok() => name == provider,
-        _ => true,
-    };
-    client.config.models.iter().any(opens)
 }
 
 /// The key that a request carries. Of several, the first in the order of this function counts.
@@ -329,27 +212,11 @@ pub fn parse_bearer(value: &[u8]) -> Option<&[u8]> {
     is_bearer.then(|| key.trim_ascii())
 }
 
-/// `localhost`, `127.0.0.0/8` or `[::1]`, with or without a port.
-fn is_loopback(host: &str) -> bool {
-    let parts = match host.strip_prefix('[') {
-        Some(rest) => rest.split_once(']'),
-        None => Some(host.split_at(host.find(':').unwrap_or(host.len()))),
-    };
-    let Some((name, port)) = parts else {
-        return false;
-    };
-    let is_port = |port: &str| port.parse::<u16>().is_ok();
-    let is_address =
-        |address: IpAddr| address.is_loopback() && (address.is_ipv6() == host.starts_with('['));
-    (port.is_empty() || port.strip_prefix(':').is_some_and(is_port))
-        && (name.eq_ignore_ascii_case("localhost") || name.parse().is_ok_and(is_address))
-}
-
 #[cfg(test)]
 mod tests {
     use http::{HeaderMap, HeaderName, HeaderValue};
 
-    use super::{find_client_key, is_loopback, is_origin_of, strip_protocol_keys};
+    use super::{find_client_key, strip_protocol_keys};
     use crate::error::Failure;
 
     fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
@@ -400,61 +267,5 @@ mod tests {
         );
         check(&["a", "OpenAI-Insecure-API-Key.k", "b"], &["a, b"]);
         check(&["openai-insecure-api-key.k"], &[]);
-    }
-
-    #[test]
-    fn an_origin_matches_only_its_own_host_and_port() {
-        let check = |origin: &str, host: &str, expected: bool| {
-            assert_eq!(is_origin_of(origin, host), expected, "{origin} {host}");
-        };
-        check("http://localhost:1876", "localhost:1876", true);
-        check("https://Load.example", "load.example", true);
-        check("https://load.example", "load.example:443", true);
-        check("http://load.example", "load.example:80", true);
-        check("http://[::1]:1876", "[::1]:1876", true);
-        check("http://localhost:1877", "localhost:1876", false);
-        check("http://localhost", "localhost:1876", false);
-        check("http://127.0.0.1:1876", "localhost:1876", false);
-        check("http://load.example", "load.example:443", false);
-        check("http://evil.load.example", "load.example", false);
-        check("http://load.example.evil", "load.example", false);
-        check("http://load.example/", "load.example", false);
-        check("null", "localhost:1876", false);
-        check("", "", false);
-        check("http://", "", false);
-        check("http://:80", ":80", false);
-        check("file://localhost", "localhost", false);
-    }
-
-    #[test]
-    fn only_this_machine_is_loopback() {
-        for local in [
-            "localhost",
-            "LOCALHOST:80",
-            "127.0.0.1",
-            "127.9.9.9:1876",
-            "[::1]",
-            "[::1]:1876",
-        ] {
-            assert!(is_loopback(local), "{local}");
-        }
-        for foreign in [
-            "",
-            "example.com",
-            "localhost.example.com",
-            "127.0.0.1.example.com",
-            "user@localhost",
-            "localhost:80@example.com",
-            "0.0.0.0",
-            "::1",
-            "[::1",
-            "[::1]x",
-            "[localhost]x",
-            "10.0.0.1",
-            "localhost/",
-            "null",
-        ] {
-            assert!(!is_loopback(foreign), "{foreign}");
-        }
     }
 }

@@ -121,7 +121,7 @@ impl RequestBody {
         Ok(ReceivedBody { bytes, hold })
     }
 
-    /// The length of the rest, where the client stated it.
+    /// The length of the rest, if the client stated it.
     fn expected_length(&self) -> Option<usize> {
         let length = self.rest.as_ref()?.size_hint().exact()?;
         Some(usize::try_from(length).unwrap_or(usize::MAX))
@@ -232,7 +232,7 @@ impl http_body::Body for ResumedBody {
         self.read.is_empty() && self.rest.is_end_stream()
     }
 
-    /// Exact where the client stated the length, so that the provider gets it too.
+    /// Exact if the client stated the length, so that the provider gets it too.
     fn size_hint(&self) -> SizeHint {
         let rest = self.rest.size_hint();
         let mut hint = SizeHint::new();

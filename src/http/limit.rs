@@ -96,7 +96,7 @@ impl Hold {
         has_grown
     }
 
-    /// Grows to `amount` where it is less; `false` if there is no room.
+    /// Grows to `amount` if it is less; `false` if there is no room.
     pub fn grow_to(&mut self, amount: usize) -> bool {
         self.grow(amount.saturating_sub(self.amount))
     }

@@ -1,7 +1,9 @@
-//! HTTP for every handler: client keys, limits, bodies, errors, tasks. Knows no route and no session.
+//! HTTP for every handler: origins, client keys, limits, bodies, errors, tasks. Knows no route and no session.
 
 pub mod admission;
 pub mod answer;
 pub mod body;
 pub mod limit;
+pub mod model_access;
+pub mod origin;
 pub mod tasks;

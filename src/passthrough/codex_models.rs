@@ -1,7 +1,7 @@
 //! The list of models in the form that Codex reads (`models`, and not `data`), which it asks for with its version in the
-//! query (`GET /v1/models?client_version=…`). It prints an error where the list has another form.
+//! query (`GET /v1/models?client_version=…`). It prints an error if the list has another form.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header::ACCEPT_ENCODING, request::Parts};
@@ -10,10 +10,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 
-use super::{Caller, forward_request};
+use super::{ForwardRequest, forward_request};
 use crate::{
     http::{answer::json_response, body::RequestBody},
-    proxy::App,
     telemetry::record::RequestRecord,
     wire::{Body, whole_body},
 };
@@ -38,23 +37,26 @@ pub fn asks_as_codex(parts: &Parts) -> bool {
     form_urlencoded::parse(query.as_bytes()).any(|(name, _)| name == "client_version")
 }
 
-/// The list of the provider that the path names, else of the default one, where it has Codex's form, else an empty one.
+/// The list of the provider that the path names, else of the default one. If it does not have Codex's form, an empty list.
 pub async fn answer_codex_models(
-    app: &Arc<App>,
-    parts: &Parts,
+    forward: ForwardRequest<'_>,
     body: &mut RequestBody,
-    caller: Caller<'_>,
     record: &mut RequestRecord,
 ) -> Response<Body> {
     let plain = HeaderValue::from_static("identity");
-    let mut parts = parts.clone();
+    let mut parts = forward.parts.clone();
     parts.headers.insert(ACCEPT_ENCODING, plain);
+    let forward = ForwardRequest {
+        parts: &parts,
+        path: "/models",
+        ..forward
+    };
     let ask = async {
-        let asked = forward_request(app, &parts, body, caller, "/models", record).await;
+        let asked = forward_request(forward, body, record).await;
         read_codex_list(asked.ok()?).await
     };
     // A list of all models is not for a key of some.
-    let listed = match caller.client.is_unlimited() {
+    let listed = match forward.client.is_unlimited() {
         true => timeout(WITHIN, ask).await.ok().flatten(),
         false => None,
     };

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, header::CONTENT_TYPE, request::Parts};
+use serde_json::Value;
 
 use crate::{
     conversation::{Format, edit::Edits},
@@ -14,15 +15,15 @@ use crate::{
     wire::model::{NamedModel, shallow_parse},
 };
 
-/// A body that was read whole where it is JSON, and else not at all.
+/// A body that was read whole if it is JSON, and else not at all.
 #[derive(Default)]
 pub(super) struct InspectedBody {
     pub(super) has_body: bool,
     pub(super) named: NamedModel,
     /// The bytes read, decompressed. They hold their share of the bytes in flight.
     pub(super) read: Bytes,
-    /// The same bytes as they came, where they came compressed and may be forwarded so: not with a compaction entry of
-    /// the proxy, which is a message in `read`.
+    /// The same bytes as they came, if they came compressed and may be forwarded so. They may not if the body has a compaction
+    /// entry of the proxy, which became a message in `read`.
     packed: Option<Bytes>,
     /// The bytes read came compressed.
     was_packed: bool,
@@ -88,17 +89,23 @@ fn is_json(parts: &Parts) -> bool {
 }
 
 impl InspectedBody {
-    /// The body to forward: the bytes read, edited, or all as it comes. `headers` go with it. `limit` bounds the time
-    /// between two reads.
+    /// The body to forward: the bytes read, with `model` as the provider's name for the model, or all as it comes. `headers`
+    /// go with it. `limit` bounds the time between two reads.
     pub(super) fn into_payload(
         self,
-        edits: &Edits,
+        model: Option<&str>,
         headers: &mut HeaderMap,
         rest: &mut RequestBody,
         limit: Duration,
     ) -> Payload {
         if !self.has_body {
             return Payload::Empty;
+        }
+        let mut edits = Edits::default();
+        if let Some(model) = model
+            && let Some(span) = self.named.find_renamed(model)
+        {
+            edits.replace(span, Value::from(model).to_string());
         }
         let read = match self.packed {
             Some(packed) if edits.is_empty() => Edits::default().apply(&packed),

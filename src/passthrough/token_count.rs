@@ -4,27 +4,23 @@
 //! Clients fill their own meter with the count, so an estimate serves them better than an error. Nothing is stored.
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Method, Response, StatusCode, request::Parts};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
 use serde_json::json;
 
+use super::ForwardTarget;
 use crate::{
     config::tokens::find_token_rule,
     conversation::Format,
     format::error_body::ErrorBody,
     guard::estimate::{Weights, estimate_request},
     http::answer::json_response,
-    provider::{Provider, thinking_refusal::detect_thinking_refusal},
-    proxy::{App, provider_reply::read_short},
+    provider::thinking_refusal::detect_thinking_refusal,
+    proxy::{App, dispatch::provider_reply::read_short},
     wire::Body,
 };
 
 /// Marks a count that no provider made.
 const COUNT_HEADER: HeaderName = HeaderName::from_static("x-plimsoll-count");
-
-/// The format of a request that asks to count tokens. `path` follows `/v1`.
-pub(super) fn counted_format(parts: &Parts, path: &str) -> Option<Format> {
-    Format::from_count_path(path).filter(|_| parts.method == Method::POST)
-}
 
 /// Whether the status of an answer may say that the provider does not count, or not this conversation.
 pub(super) fn may_need_estimate(status: StatusCode) -> bool {
@@ -39,8 +35,8 @@ pub(super) fn may_need_estimate(status: StatusCode) -> bool {
     )
 }
 
-/// The provider's error where an estimate would hide what it says: that there is no such model, or what is wrong with the
-/// request. A refusal of thinking is no such error: the client's body has thinking that the guard would leave out.
+/// The provider's error, if it says that there is no such model, or what is wrong with the request: an estimate would hide
+/// that. A refusal of thinking is no such error: the client's body has thinking that the guard would leave out.
 pub(super) async fn keep_error(
     format: Format,
     answer: Response<Body>,
@@ -66,16 +62,16 @@ pub(super) async fn keep_error(
     keeps.then_some(answer)
 }
 
-/// The estimate as an answer; `None` where the body is no conversation. `model` is the provider's name for it.
+/// The estimate as an answer; `None` where the body is no conversation.
 pub(super) fn answer_estimate(
     app: &App,
     format: Format,
-    provider: &Provider,
-    model: Option<&str>,
+    target: &ForwardTarget,
     body: Bytes,
 ) -> Option<Response<Body>> {
     let conversation = format.index_body(body).ok()?;
-    let (model, profile) = (model.unwrap_or_default(), provider.config.profile);
+    let model = target.model.as_deref().unwrap_or_default();
+    let (provider, profile) = (&target.provider, target.provider.config.profile);
     let weights = Weights::new(
         find_token_rule(model, profile),
         profile,
@@ -85,9 +81,7 @@ pub(super) fn answer_estimate(
     let calibration = app.ratios.initial_calibration(&provider.name, model);
     let count = calibration.to_expected_tokens(raw);
     let count = match format {
-        Format::Responses => {
-            json!({"object": "response.input_tokens", "input_tokens": count})
-        }
+        Format::Responses => json!({"object": "response.input_tokens", "input_tokens": count}),
         Format::Messages | Format::Chat => json!({"input_tokens": count}),
         #[cfg(test)]
         Format::Toy => json!({"input_tokens": count}),

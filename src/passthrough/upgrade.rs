@@ -46,7 +46,7 @@ pub(super) fn find_websocket_upgrade(parts: &Parts) -> Option<OnUpgrade> {
     is_upgrade.then(|| parts.extensions.get::<OnUpgrade>().cloned())?
 }
 
-/// Opens the provider's websocket, and the client's where the provider agrees. An answer that refuses is forwarded.
+/// Opens the provider's websocket, and the client's if the provider agrees. An answer that refuses is forwarded.
 ///
 /// # Errors
 /// No answer began.

@@ -1,8 +1,8 @@
 //! The settings that a request works with, and the state that outlives them.
 //!
 //! A request takes one [`App`] when it begins and keeps it to its end, streams included, so that its settings never
-//! change. The old [`App`] and the new one share the state that outlives a reload. A bound that falls below what is
-//! in use admits nothing until enough has ended.
+//! change. The old [`App`] and the new one share the state that outlives a reload. If a bound falls below what is in use,
+//! nothing is admitted until enough has ended.
 
 use std::{io, sync::Arc};
 
@@ -17,13 +17,18 @@ use crate::{
         limit::{InflightBytes, Limit, LimitMap},
         tasks::Tasks,
     },
-    provider::Registry,
+    provider::{Provider, Registry},
     session::{
         Sessions, Tenants, installation_secret::InstallationSecret,
         reasoning_by_session::ReasoningBySession, token_ratios::TokenRatios,
     },
     store::Store,
-    telemetry::{metrics::Metrics, recent_latencies::RecentLatencies, trace::Tracing},
+    telemetry::{
+        Operation,
+        metrics::{Metrics, ModelLabels},
+        recent_latencies::RecentLatencies,
+        trace::Tracing,
+    },
 };
 
 /// Everything that all requests share. Immutable, except for state inside its parts.
@@ -49,7 +54,7 @@ pub struct App {
     pub summary_tasks: Tasks,
     pub summary_jobs: Arc<SummaryJobs>,
     client_limits: Arc<LimitMap<String>>,
-    /// Cancelled when a drain begins, under whatever settings.
+    /// Cancelled when a drain begins. The same under all settings.
     pub draining: CancellationToken,
     /// Cancelled when listeners have to subscribe again: other settings replace these, or a drain begins.
     pub listening: CancellationToken,
@@ -109,6 +114,18 @@ impl App {
             config,
             ..self.clone()
         })
+    }
+
+    /// The labels of a model in the metrics.
+    pub fn label_model(
+        &self,
+        operation: Operation,
+        provider: &Provider,
+        model: &str,
+    ) -> ModelLabels {
+        let is_known = || self.registry.is_spelt_out(provider, model);
+        let metrics = &self.metrics;
+        metrics.label_model(operation, &provider.name, model, is_known)
     }
 
     /// Applies these settings to the state that is shared with `before`.

@@ -18,13 +18,13 @@ use crate::{
 /// The body of a request, as far as it is understood.
 pub struct ParsedRequest {
     pub format: Format,
-    /// As it came, but for compaction entries of the proxy, which became messages.
+    /// As it came, except that compaction entries of the proxy became messages.
     pub bytes: Bytes,
     /// `None`: JSON, but no conversation that can be followed. It is forwarded as it came.
     pub conversation: Option<Arc<Conversation>>,
     /// Empty if there is none.
     pub model: String,
-    /// Where the body names it, with its quotes; `None` where it does not.
+    /// Where the body names the model, with its quotes; `None` if it names none.
     pub model_span: Option<Span>,
     pub streams: bool,
 }

@@ -11,8 +11,9 @@ use crate::{
     conversation::{Api, Format},
     error::Failure,
     http::{
-        admission::{Client, allows_target, no_such_model},
+        admission::Client,
         answer::json_response,
+        model_access::{allows_target, no_such_model},
     },
     provider::OfferedModel,
     wire::Body,

@@ -21,7 +21,7 @@ const PROVIDER_HEADER: HeaderName = HeaderName::from_static("x-plimsoll-provider
 /// Names of keys in a query: at Azure, at its gateways, and at Google.
 const KEYS: [&str; 4] = ["api-key", "api_key", "subscription-key", "key"];
 
-/// A query with its `?`, without the client's key where the provider must not get it.
+/// A query with its `?`. The client's key is taken out if the provider must not get it.
 pub fn strip_query_keys(app: &App, parts: &Parts, provider: &Provider, query: &str) -> String {
     let (clients, passes) = (&app.clients, passes_credentials(app, parts, provider));
     if passes && !clients.have_keys() {
@@ -43,7 +43,7 @@ fn passes_credentials(app: &App, parts: &Parts, provider: &Provider) -> bool {
     matches!(provider.config.auth, Auth::Client) && app.clients.may_pass_credentials(&parts.headers)
 }
 
-/// The provider that a request names beside its model.
+/// The provider that a request names in a header.
 pub fn chosen_provider(headers: &HeaderMap) -> Option<&str> {
     headers.get(PROVIDER_HEADER)?.to_str().ok()
 }

@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, Response};
 
-use super::{GuardMode, PlannedRequest, ProviderReply, SessionContext};
+use super::{
+    ClientRequest, GuardMode, PlacedRequest, PlannedRequest, SessionContext, dispatch::CallCount,
+};
 use crate::{
     health::{self, HealthSource},
     recovery,
     session::SessionState,
+    wire::Body,
 };
 
 /// Trailers that a stream may have; its head names them, as HTTP/1.1 requires.
@@ -33,11 +36,13 @@ const ATTEMPTS: HeaderName = HeaderName::from_static("x-plimsoll-attempts");
 const TIMING: HeaderName = HeaderName::from_static("server-timing");
 const BILLED: HeaderName = HeaderName::from_static("x-plimsoll-billed-tokens");
 
-/// Headers that report what was done, and the health of the previous generation.
+/// Headers that report what was done, and the health of the previous generation. `calls`: those to providers before the
+/// answer.
 pub fn build_head_headers(
     session: &SessionContext,
     planned: &PlannedRequest,
-    reply: &ProviderReply,
+    answer: &Response<Body>,
+    calls: CallCount,
 ) -> HeaderMap {
     // A dry run begins no course.
     let memory = match planned.mode {
@@ -46,7 +51,7 @@ pub fn build_head_headers(
     };
     let mut headers = build_session_headers(session, planned, memory);
     let ms = |took: Duration| took.as_secs_f64() * 1e3;
-    let (guard, upstream) = (ms(planned.guard_took), ms(reply.took));
+    let (guard, upstream) = (ms(planned.guard_took), ms(calls.took));
     let timing = format!("guard;dur={guard:.3}, upstream;dur={upstream:.3}");
     insert_header(&mut headers, ACTIONS, planned.describe_actions(None));
     insert_header(
@@ -54,17 +59,21 @@ pub fn build_head_headers(
         PROVIDER,
         planned.target.provider.name.to_string(),
     );
-    insert_header(&mut headers, ATTEMPTS, reply.attempts.to_string());
+    insert_header(&mut headers, ATTEMPTS, calls.calls.to_string());
     insert_header(&mut headers, TIMING, timing);
     // The header is a list: the provider's entries stay.
-    for entry in reply.answer.headers().get_all(TIMING) {
+    for entry in answer.headers().get_all(TIMING) {
         headers.append(TIMING, entry.clone());
     }
     headers
 }
 
-/// The same while the request still waits for its summary, before a provider is asked.
-pub fn build_early_headers(session: &SessionContext, planned: &PlannedRequest) -> HeaderMap {
+/// The same while the request still waits for its summary, before a provider is asked. No headers if there is no
+/// conversation to follow.
+pub fn build_early_headers(request: &ClientRequest, placed: &PlacedRequest) -> HeaderMap {
+    let (Some(session), Some(planned)) = (&request.session, &placed.planned) else {
+        return HeaderMap::new();
+    };
     let mut headers = build_session_headers(session, planned, planned.recovery.memory());
     headers.insert(ACTIONS, HeaderValue::from_static("compacting"));
     headers
@@ -88,7 +97,7 @@ pub fn build_end_headers(
     headers
 }
 
-/// The session, its recovery memory, and the health of the previous generation, unknown where there is none.
+/// The session, its recovery memory, and the health of the previous generation (unknown if there is none).
 fn build_session_headers(
     session: &SessionContext,
     planned: &PlannedRequest,

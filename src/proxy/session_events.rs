@@ -69,14 +69,14 @@ impl SessionEvents {
 
     pub fn publish_change(&self, view: &SessionView) {
         if self.has_listeners() {
-            // Sending fails where the last listener has just gone.
+            // Sending fails if the last listener has just gone.
             let change = Arc::new(SessionChange::from_session(view));
             let _ = self.sender.send(change);
         }
     }
 
     /// Subscribes to the changes of an account, or to all of them for the administrator (`account` is `None`).
-    /// Returns `None` where there are as many listeners as may be.
+    /// Returns `None` if there are as many listeners as may be.
     pub fn subscribe(&self, account: Option<Account>) -> Option<SessionSubscription> {
         let of_account = self.by_account.get(account, MAX_LISTENERS_PER_ACCOUNT);
         let holds = [of_account.try_take_one()?, self.listeners.try_take_one()?];

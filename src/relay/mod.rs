@@ -3,21 +3,23 @@
 //! [`stream_answer`] passes a stream on as it comes. [`buffer_answer`] buffers a whole answer within
 //! a bound, so that headers can depend on it. Neither changes a byte, except the usage chunk that
 //! only the proxy asked for, prompt tokens if the client wants those of what it sent, and the model's
-//! name if the provider was sent another one ([`edit_whole_answer`] for whole answers). [`stream_filtered_answer`] and
-//! [`buffer_filtered_answer`] also remove proxy-executed calls and continuation blocks, and continue
+//! name if the provider was sent another one ([`edit_whole_answer`] for whole answers). Where a filter is set,
+//! [`stream_answer`] and [`buffer_filtered_answer`] also remove proxy-executed calls and continuation blocks, and continue
 //! with the next answer after one for the proxy only. Bytes are held back only while they may belong
-//! to the proxy, and at the end until [`Ending`] has stored the state.
+//! to the proxy, and at the end until [`TurnDriver::end_answer`] has stored the state.
 
 mod buffered_answer;
 mod decode;
-mod ending;
 mod peek;
 mod pipeline;
 mod stream;
 mod tunnel;
 mod turn_driver;
 
+use std::time::Duration;
+
 use bytes::Bytes;
+use http::HeaderMap;
 
 use crate::error::{Failure, TimeoutStage};
 
@@ -25,9 +27,8 @@ pub use self::{
     buffered_answer::{
         BufferedAnswer, buffer_answer, buffer_filtered_answer, edit_whole_answer, unpack_answer,
     },
-    ending::{Ending, FooterOptions, StreamFooter},
     peek::{FirstEvent, peek_first_event},
-    stream::{stream_answer, stream_filtered_answer},
+    stream::stream_answer,
     tunnel::tunnel_bytes,
     turn_driver::TurnDriver,
 };
@@ -55,16 +56,30 @@ pub struct StreamOptions {
     pub footer: FooterOptions,
 }
 
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FooterOptions {
+    /// The trailers that [`StreamFooter`] may have; empty if the client accepts none. The head of
+    /// the answer names them, since HTTP/1.1 sends no others.
+    pub trailers: &'static [&'static str],
+    /// How long the end is held for the state to be stored.
+    pub max_wait: Duration,
+}
+
+/// What is added to the end of a stream.
+#[derive(Clone, Debug, Default)]
+pub struct StreamFooter {
+    pub trailers: HeaderMap,
+    /// A whole SSE comment (`: …` and a blank line), sent before the end marker.
+    pub comment: Option<Bytes>,
+}
+
 /// Why an answer cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadAnswer {
     #[error("the answer of {provider} broke off")]
     Broken { provider: String },
     #[error("the answer of {provider} stalled")]
-    Stalled {
-        provider: String,
-        limit: std::time::Duration,
-    },
+    Stalled { provider: String, limit: Duration },
     #[error("the answer of {provider} is not JSON")]
     NotJson { provider: String },
 }

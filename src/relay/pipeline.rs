@@ -25,7 +25,7 @@ use crate::{
 
 /// Bytes of one event that are read.
 const MAX_EVENT: usize = 2 << 20;
-/// A beginning of an event that has so many bytes has its type, but for odd ones.
+/// So many first bytes of an event nearly always have its type.
 const LONG_BEGINNING: usize = 4 << 10;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,11 +56,11 @@ pub(super) struct Pipeline {
     rewriter: Option<Box<AnswerRewriter>>,
     /// Decompresses a copy of a compressed stream, which passes as it is.
     decoder: Option<Decoder>,
-    /// What the client has, where nothing is rewritten.
+    /// What the client has, if nothing is rewritten.
     passed: SentEvents,
     /// Bytes of the incomplete event that went out already.
     sent: usize,
-    /// Bytes of the incomplete event with which it is looked at again whether it must wait.
+    /// When the incomplete event has so many bytes, it is decided again whether it must wait.
     looked_at_from: usize,
     /// Released events that go out before the current one.
     ready: VecDeque<Bytes>,
@@ -147,7 +147,7 @@ impl Pipeline {
         self.summarizer.to_summary()
     }
 
-    /// Whether the current answer was for the proxy only: what follows of it is read and dropped.
+    /// Whether the current answer was for the proxy only. If it was, the rest of it is read and dropped.
     pub(super) fn is_for_proxy(&self) -> bool {
         self.rewriter.as_ref().is_some_and(|it| it.is_for_proxy())
     }

@@ -1,6 +1,6 @@
 //! Relays a streamed answer to the client.
 //!
-//! Every chunk goes on as soon as it comes. The end waits for [`Ending::on_end`], up to a fifth of
+//! Every chunk goes on as soon as it comes. The end waits for [`TurnDriver::end_answer`], up to a fifth of
 //! `store.timeout_ms` (50 ms by default), so that the client's next request finds the stored state.
 //! A stream that breaks, or ends without finish reason and end marker, ends abnormally for the client
 //! too, after an error event: a client must never take half an answer for a whole one.
@@ -18,7 +18,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 
 use super::{
-    Ending, FooterOptions, Format, StreamOptions, TurnDriver,
+    FooterOptions, Format, StreamOptions, TurnDriver,
     decode::Decoder,
     pipeline::{Pipeline, PipelineOutput},
 };
@@ -46,7 +46,7 @@ struct StreamRelay {
     /// Decompresses the stream itself, if something in it may change.
     decoder: Option<Decoder>,
     pipeline: Pipeline,
-    /// `None` after the end.
+    /// `None` after the end, and where nothing is done there.
     driver: Option<Box<dyn TurnDriver>>,
     out: VecDeque<PipelineOutput>,
     footer: FooterOptions,
@@ -65,21 +65,14 @@ enum Phase {
     Done,
 }
 
-/// Relays a streamed answer. Its length is unknown from here on.
-pub fn stream_answer(answer: Response<Body>, ending: Ending) -> Response<Body> {
-    let options = ending.options.clone();
-    stream_filtered_answer(answer, Box::new(ending), options)
-}
-
-/// Relays a streamed answer without what the filter names. After an answer for the proxy only, the
-/// answers of `driver` follow, joined into one. A compressed stream that may change is decompressed;
-/// one that cannot be decompressed passes as it is.
-pub fn stream_filtered_answer(
+/// Relays a streamed answer without what the filter names. Its length is unknown from here on. After an answer for the
+/// proxy only, the answers of `driver` follow, joined into one; it also ends the last one. A compressed stream that may
+/// change is decompressed; one that cannot be decompressed passes as it is.
+pub fn stream_answer(
     answer: Response<Body>,
-    driver: Box<dyn TurnDriver>,
-    mut options: StreamOptions,
+    driver: Option<Box<dyn TurnDriver>>,
+    options: StreamOptions,
 ) -> Response<Body> {
-    options.left_out = driver.left_out_tokens();
     let (mut head, source) = answer.into_parts();
     let mut copy_decoder = Decoder::from_headers(&head.headers);
     let decoder = copy_decoder.take_if(|decoder| options.has_edits() && decoder.can_read());
@@ -96,7 +89,7 @@ pub fn stream_filtered_answer(
         source,
         decoder,
         pipeline: Pipeline::new(options, copy_decoder),
-        driver: Some(driver),
+        driver,
         out: VecDeque::new(),
         footer,
         trailers: HeaderMap::new(),

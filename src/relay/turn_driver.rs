@@ -1,5 +1,5 @@
-//! Gets the next answer after one for the proxy only: an answer with calls of proxy-executed tools
-//! and no others, or with nothing but a continuation block.
+//! Gets the next answer after one for the proxy only, and ends the last one. An answer is for the proxy only if it has calls
+//! of proxy-executed tools and no others, or nothing but a continuation block.
 
 use async_trait::async_trait;
 use http::Response;
@@ -17,9 +17,9 @@ pub trait TurnDriver: Send {
         None
     }
 
-    /// Ends the response. `summary` is what the client got, with usage summed up; `last` is empty if
-    /// there was no next answer. Called once for every stream that the provider ended or broke;
-    /// never when the client leaves.
+    /// Ends the response, before the last bytes go out. `summary` is what the client got, with usage summed up; `last` is
+    /// empty if there was no next answer. Called once for every stream that the provider ended or broke; never when the
+    /// client leaves. Dropped after [`FooterOptions::max_wait`](super::FooterOptions), so longer work must be spawned.
     async fn end_answer(
         self: Box<Self>,
         summary: ResponseSummary,
@@ -27,8 +27,8 @@ pub trait TurnDriver: Send {
         preceding: PrecedingText,
     ) -> StreamFooter;
 
-    /// Tokens left out of the request of the newest answer. Called once for each answer of a stream,
-    /// before its first byte.
+    /// Tokens left out of the request of the newest answer. Called once for each answer but the first, before its first
+    /// byte.
     fn left_out_tokens(&self) -> Option<u32> {
         None
     }

@@ -10,9 +10,12 @@ use crate::{
     admin::{api::answer_api, dashboard, probe_endpoints},
     conversation::Format,
     error::Failure,
-    http::{admission::check_admin_origin, body::RequestBody},
+    http::{
+        body::RequestBody,
+        origin::{check_admin_origin, check_local_origin},
+    },
     passthrough::{
-        Caller,
+        ForwardRequest,
         codex_models::{answer_codex_models, asks_as_codex},
         forward_request,
     },
@@ -35,7 +38,7 @@ pub(super) async fn handle_request(
     body: &mut RequestBody,
     record: &mut RequestRecord,
 ) -> Result<Response<Body>, Failure> {
-    app.clients.check_origin(&parts)?;
+    check_local_origin(&app.clients, &parts)?;
     check_admin_origin(&parts)?;
     let route = route::find_route(&parts.method, parts.uri.path())?;
     match route {
@@ -71,10 +74,13 @@ pub(super) async fn handle_request(
     route.check_path(&client)?;
     let running = client.begin_request()?;
     let list_format = Format::of_client(&parts.headers);
-    let caller = |provider| Caller {
+    let forward = |provider, path| ForwardRequest {
+        app,
+        parts: &parts,
         client: &client,
         running: &running,
         provider,
+        path,
     };
     let answer = match route {
         Route::Conversation { format, provider } => {
@@ -89,19 +95,19 @@ pub(super) async fn handle_request(
         }
         Route::Forward {
             provider,
-            path: "/models",
+            path: path @ "/models",
         } if asks_as_codex(&parts) => {
-            answer_codex_models(app, &parts, body, caller(provider), record).await
+            answer_codex_models(forward(provider, path), body, record).await
         }
         Route::Forward { provider, path } => {
-            forward_request(app, &parts, body, caller(provider), path, record).await?
+            forward_request(forward(provider, path), body, record).await?
         }
         Route::Model { id } => {
             let id = percent_decode_str(id).decode_utf8_lossy();
             models::answer_model(app, &client, &id, list_format)?
         }
         Route::Models if asks_as_codex(&parts) => {
-            answer_codex_models(app, &parts, body, caller(None), record).await
+            answer_codex_models(forward(None, "/models"), body, record).await
         }
         // All other routes were answered above.
         _ => models::answer_model_list(app, &client, list_format).await,

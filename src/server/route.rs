@@ -146,8 +146,8 @@ fn split_provider(path: &str) -> Option<(Option<&str>, &str)> {
     (is_valid && provider != "plimsoll").then_some((Some(provider), rest))
 }
 
-/// The path of a conversation that was meant by one without `/v1`, with two of it, or with a slash at its end. Forwarded
-/// as it is, the conversation would not be guarded.
+/// The path of a conversation that was meant by a path without `/v1`, with `/v1` twice, or with a slash at its end. If such a
+/// path were forwarded as it is, the conversation would not be guarded.
 fn find_meant_path(path: &str) -> Option<String> {
     let (provider, rest) = match split_provider(path) {
         Some((Some(provider), rest)) => (format!("/{provider}"), rest),
@@ -162,8 +162,8 @@ fn find_meant_path(path: &str) -> Option<String> {
     (meant != path).then_some(meant)
 }
 
-/// Finds `.` and `..` also where they are spelled with `%2e`, or stand after `%2f` or `\`, which some servers decode,
-/// some twice; and before `;`, after which some servers expect parameters.
+/// Finds `.` and `..` in every spelling that some server reads so: with `%2e`, after `%2f` or `\`, encoded twice, and before
+/// `;`, after which some servers expect parameters.
 fn has_dot_segments(path: &str) -> bool {
     let mut path = Cow::Borrowed(path);
     if path.contains('%') {

@@ -82,6 +82,41 @@ fn imports_between_rooms_of_the_guard_point_one_way() {
     assert_eq!(names, GUARD_ROOMS.iter().map(|&it| it.to_owned()).collect());
 }
 
+/// The folders of the proxy, outermost first. Each may import those below it only.
+const PROXY_FOLDERS: [&str; 7] = [
+    "answer",
+    "settle",
+    "summary",
+    "dispatch",
+    "plan",
+    "recovery_step",
+    "replica_sync",
+];
+
+#[test]
+fn imports_between_folders_of_the_proxy_point_one_way() {
+    let proxy = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/proxy");
+    let mut upwards = BTreeSet::new();
+    for (at, folder) in PROXY_FOLDERS.iter().enumerate() {
+        for file in files(&proxy, folder) {
+            let text = fs::read_to_string(&file).unwrap();
+            for imported in imported_below(&code(&text), "proxy::") {
+                let place = PROXY_FOLDERS.iter().position(|it| *it == imported);
+                if place.is_some_and(|place| place < at) {
+                    let file = file.strip_prefix(&proxy).unwrap().display();
+                    upwards.insert(format!("{file} imports {imported}"));
+                }
+            }
+        }
+    }
+    assert!(upwards.is_empty(), "{upwards:#?}");
+    let folders = fs::read_dir(proxy)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let folders = folders.filter(|path| path.is_dir());
+    assert_eq!(folders.count(), PROXY_FOLDERS.len());
+}
+
 #[test]
 fn every_folder_has_its_layer() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");

@@ -15,7 +15,7 @@ use crate::{
     conversation::{FORMATS, Format, IndexError},
     error::Failure,
     guard::explain::{ExplainedModel, PlanExplanation, explain_plan, explain_unguarded},
-    http::{admission::no_such_model, answer, body::RequestBody, tasks::run_beside_tasks},
+    http::{answer, body::RequestBody, model_access::no_such_model, tasks::run_beside_tasks},
     provider::Target,
     proxy::{
         App,

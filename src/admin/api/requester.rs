@@ -6,7 +6,10 @@ use subtle::ConstantTimeEq;
 
 use crate::{
     error::Failure,
-    http::admission::{self, Client, allows_provider, allows_target},
+    http::{
+        admission::{self, Client},
+        model_access::{allows_provider, allows_target},
+    },
     provider::Target,
     proxy::App,
     session::{self, Account, ReportReader},

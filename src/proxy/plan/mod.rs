@@ -2,10 +2,12 @@
 //! [`plan_request`] makes a plan, and every other function makes another plan of one. Sends nothing, stores no state.
 
 mod cache_age;
+mod compaction_step;
 mod explain_model;
 mod plan_log;
 mod planned_request;
 mod refit;
+pub(super) mod summary_due;
 mod trial;
 
 use std::{
@@ -13,17 +15,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use self::{cache_age::is_cache_cold, planned_request::session_policy, trial::find_best_trial};
+pub(super) use self::compaction_step::summary_user;
+use self::{
+    cache_age::is_cache_cold, planned_request::session_policy, summary_due::caution_waits_since,
+    trial::find_best_trial,
+};
 pub use self::{
+    compaction_step::begin_compaction,
     explain_model::explain_model,
     plan_log::{log_cuts, log_plan, note_plan},
     planned_request::{PlannedRequest, guard_policy},
     refit::{clear_old_media, halve_request, keep_least, refit_request, remeasure_for_target},
-};
-use super::{
-    App, FollowedConversation, GuardMode, SessionContext,
-    recovery_step::{RecoveryRules, RecoveryStep},
-    summary_due::{caution_waits_since, summary_user},
 };
 use crate::{
     compaction::{CompactionStep, JobOutcome},
@@ -32,6 +34,10 @@ use crate::{
     guard::{self, Plan, Policy, Recall},
     health::{HealthLevel, limits::HealthLimits},
     provider::Target,
+    proxy::{
+        App, FollowedConversation, GuardMode, SessionContext,
+        recovery_step::{RecoveryRules, RecoveryStep},
+    },
     recovery::tool::{RecallCount, RecallSource},
     relay::{AssistantTurn, PrecedingText},
     session::{InheritedSession, ReasoningMemory, SessionState, reasoning_by_session::Maker},
@@ -58,7 +64,7 @@ pub fn plan_request(
     let reasoning = reasoning_for_target(app, inherited, target);
     let policy = session_policy(app, target, reasoning);
     let foreign = find_foreign_reasoning(followed, home, target);
-    // Where reasoning is bound, only the newest may stay, without a gap.
+    // If reasoning is bound, only the newest may stay, without a gap.
     let is_bound = policy.profile.past_reasoning == PastReasoning::Refused;
     let begins_anew = is_bound && foreign.last().is_some_and(|last| last.end == u32::MAX);
     let recall = Recall {
@@ -114,7 +120,7 @@ pub fn plan_next_turn(
         left_out: &planned.plan.memory.list_left_out(),
     };
     planned.recovery.execute_tool_turn(&source, turn);
-    // The round before has filled the cache, and its cuts stay. Reasoning that it left out is known to its memory.
+    // The round before has filled the cache, and its cuts stay. Its memory knows which reasoning it left out.
     planned.recall.is_cold = false;
     planned.recall.leaves_out_reasoning = false;
     if planned.plan.report.stood_back.is_none() && planned.mode == GuardMode::Guard {
@@ -176,8 +182,8 @@ pub fn plan_without_additions(
     replan_request(followed, planned)
 }
 
-/// Plans without any reasoning of earlier answers, for a provider that refuses it. What is left out stays out, which
-/// holds for models that bind it only. Where the session has done so before, it does so in each request.
+/// Plans without any reasoning of earlier answers, for a provider that refuses it. For models that bind reasoning, what is
+/// left out stays out. If the session has left it out before, it does so in each request from now on.
 pub fn plan_without_reasoning(
     followed: FollowedConversation<'_>,
     mut planned: PlannedRequest,
@@ -188,8 +194,8 @@ pub fn plan_without_reasoning(
     replan_request(followed, planned)
 }
 
-/// Plans without a prompt as a message of its own after a tool result, or as a system message; `None` where no such
-/// prompt can be the reason of a refusal.
+/// Plans without a prompt as a message of its own after a tool result, or as a system message; `None` if no such prompt can be
+/// the reason of a refusal.
 pub fn plan_without_prompt_after_tool(
     followed: FollowedConversation<'_>,
     planned: &PlannedRequest,
@@ -271,8 +277,8 @@ fn reasoning_for_target(
     })
 }
 
-/// The places of answers whose reasoning is of no use to the target, and may be refused: another provider, or a model of
-/// another family, has signed or encrypted it.
+/// The places of answers whose reasoning another provider, or a model of another family, has signed or encrypted. It is of no
+/// use to the target, which may refuse it.
 fn find_foreign_reasoning(
     followed: FollowedConversation<'_>,
     home: &Target,
@@ -308,7 +314,7 @@ pub fn is_same_model(inherited: &InheritedSession, target: &Target) -> bool {
     find_last_maker(inherited) == Some(target_maker(target))
 }
 
-/// Whether `larger` avoids a cut, now or soon; or the session is there already, and too long to stay uncut here.
+/// Whether `larger` avoids a cut, now or soon. It does too if the session is there already, and is too long for this target.
 pub fn wants_larger_model(
     inherited: &InheritedSession,
     planned: &PlannedRequest,

@@ -73,7 +73,7 @@ impl PlannedRequest {
         self.mode == GuardMode::Guard && self.plan.report.stood_back.is_none()
     }
 
-    /// Whether anything of the request may be changed, be it only beside the conversation.
+    /// Whether anything of the request may be changed, at least outside the conversation.
     pub fn is_open_to_changes(&self) -> bool {
         let stood_back = self.plan.report.stood_back;
         self.mode == GuardMode::Guard && stood_back != Some(StandBackReason::Disabled)
@@ -153,7 +153,7 @@ impl PlannedRequest {
         }
     }
 
-    /// Estimated tokens cut from the client's request, in the provider's count, where the client reads them as usage.
+    /// Estimated tokens cut from the client's request, in the provider's count; `None` if the client does not read them as usage.
     pub fn left_out_tokens(&self, usage: UsageMode) -> Option<u32> {
         let report = &self.plan.report;
         if usage == UsageMode::AsSent || !self.is_guarded() {

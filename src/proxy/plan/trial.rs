@@ -35,9 +35,9 @@ enum PlanRank {
     Unsound,
 }
 
-/// Walks the additions in their [`ORDER_OF_SACRIFICE`] up to the first plan that fits. If none fits, the additions are not
-/// what makes the request too large: then it takes the first that is sound, or else the first. Plans that do not `help`
-/// do not count; `None` if none does.
+/// Walks the [`ORDER_OF_SACRIFICE`] up to the first plan that fits. If none fits, the additions are not what makes the request
+/// too large: then the first sound plan is taken, or else the first of all. Only plans that `help` count; `None` if none
+/// does.
 pub(super) fn find_best_trial(
     followed: FollowedConversation<'_>,
     planned: &PlannedRequest,

@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl RecoveryStep {
-    /// Notes the tools of the plan. Where a cut brought them, they stay like those that a prompt brought.
+    /// Notes the tools of the plan. If a cut brought them, they stay as if a prompt had brought them.
     pub fn note_sent_tools(&mut self, sent: ToolSet) {
         if self.adds_nothing {
             return;
@@ -28,8 +28,8 @@ impl RecoveryStep {
         }
     }
 
-    /// Recovery's additions to the request. Of rounds that are not sent, only what takes their blocks out of the answer
-    /// that the client echoes: that holds whether or not recovery adds anything.
+    /// Recovery's additions to the request. A round that is not sent leaves a record which takes its blocks out of the answer
+    /// that the client echoes, whether or not recovery adds anything.
     pub fn collect_injections(&self, conversation: &Conversation) -> Injections {
         if self.adds_nothing {
             let records = dropped_rounds::end_records(self.format, &self.memory.records, 0);
@@ -44,7 +44,7 @@ impl RecoveryStep {
         let (tools, tools_when_cut) = self.offered_tools();
         let offered = tools_when_cut.as_ref().or(tools.as_ref());
         let offered = offered.map(|tools| tools.set);
-        // Tools that are not offered now, or others beside them: an entry has all of them, or the list has.
+        // An entry of tools goes out only if its tools are those that are offered now; else the list of tools has them.
         let is_offered = |record: &&InjectionRecord| match record.what {
             InjectionContent::Tools { set, .. } => offered == Some(set),
             _ => true,

@@ -74,8 +74,8 @@ impl RecoveryStep {
             let results = executed.results.into_iter();
             messages.extend(results.map(|json| InjectedMessage { by, json }));
         }
-        // One new course a request: the model must see the result of another clear, or it would repeat the call. So
-        // must it where the conversation cannot be divided.
+        // Only one new course begins with a request. For another clear, and if the conversation cannot be divided, the
+        // model must see the result of the call, or it would repeat it.
         if clear && !self.events.cleared {
             self.begin_course(source.conversation, source.policy);
             if self.events.cleared {
@@ -185,7 +185,7 @@ impl RecoveryStep {
         memory
     }
 
-    /// Tokens of all calls to the provider, where there was more than one.
+    /// Tokens of all calls to the provider, if there was more than one.
     pub fn billed_tokens(&self) -> Option<BilledTokens> {
         (self.rounds > 0).then_some(self.billed)
     }

@@ -85,7 +85,7 @@ impl RecoveryStep {
         self.injected = Some(due);
     }
 
-    /// Begins a new course, where the conversation can be divided.
+    /// Begins a new course, if the conversation can be divided.
     pub(super) fn begin_course(&mut self, conversation: &Conversation, policy: &Policy<'_>) {
         let Some(boundary) = guard::find_course_boundary(conversation, policy) else {
             return;
@@ -116,7 +116,7 @@ impl RecoveryStep {
         }
     }
 
-    /// Whether a caution prompt is due with the request, also where it waits.
+    /// Whether a caution prompt is due with the request, even if it waits.
     pub fn caution_is_due(&self) -> bool {
         self.may_begin
             && !self.events.cleared

@@ -1,4 +1,4 @@
-//! What is taken back where a request cannot be sent with recovery's additions.
+//! Takes back additions of recovery with which a request cannot be sent.
 
 use super::{RecoveryStep, is_prompt, is_tools};
 use crate::{
@@ -90,7 +90,7 @@ impl RecoveryStep {
     }
 
     /// Withdraws all decisions, since they cannot be carried out. Reminders stay, and digests of the rounds so far. Rounds
-    /// of earlier requests come back with the next one, but not where reasoning is bound to them.
+    /// of earlier requests come back with the next one, unless reasoning is bound to them.
     pub fn withdraw_all(&mut self) {
         self.adds_nothing = true;
         let records = &self.memory.records;

@@ -17,8 +17,8 @@ use crate::{
 /// First byte of every value; changes with the meaning of any byte after it.
 const VERSION: u8 = 2;
 
-/// A ratio is published where it moved by this part, and within [`RECENT_MS`] of the last publication only where it
-/// moved by [`MOVED_FAR`]: every publication makes all replicas read.
+/// A ratio is published if it moved by this part. Within [`RECENT_MS`] of the last publication it must have moved by
+/// [`MOVED_FAR`], since every publication makes all replicas read.
 const MOVED: f64 = 0.005;
 const MOVED_FAR: f64 = 0.05;
 const RECENT_MS: u64 = 5_000;

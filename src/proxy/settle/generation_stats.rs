@@ -9,7 +9,7 @@ use crate::{
     telemetry::record::GenerationFacts,
 };
 
-/// The parts of the request by size; `None` where the guard did not read it.
+/// The parts of the request by size; `None` if the guard did not read it.
 pub(super) fn break_down_prompt(
     planned: &PlannedRequest,
     calibration: &Calibration,

@@ -1,36 +1,79 @@
 //! The end of an answer: the usage becomes a level, the calibration learns, recovery's clock advances, a summary
-//! begins where one is due, and the new state is stored before the end of the answer is released. What was learnt is
-//! published to other replicas, and the session's change to listeners. A request without an answer, or whose answer
-//! broke off, changes nothing.
+//! begins if one is due, and the new state is stored before the end of the answer is released. What was learnt is
+//! published to other replicas, and the session's change to listeners. If there is no answer, or if it broke off,
+//! nothing changes.
 
 mod generation_stats;
 mod next_state;
 mod silent_cut;
 
+use async_trait::async_trait;
 use http::HeaderMap;
 
 use self::{
     generation_stats::note_answer, next_state::build_next_state, silent_cut::detect_silent_cut,
 };
-use super::{
-    JudgedAnswer, PlannedRequest, SessionContext,
-    begin_summary::{begin_summary_after, run_summary},
-    judged_answer::reported_tokens,
-    plan::{find_last_maker, target_maker},
-    response_headers::{build_end_headers, stream_comment},
-    summary_source::SummarySource,
-};
 use crate::{
     conversation::answer_digest,
-    relay::{ResponseSummary, StreamFooter},
+    proxy::{
+        ClientRequest, JudgedAnswer, PlacedRequest, PlannedRequest, SessionContext,
+        judged_answer::reported_tokens,
+        plan::{find_last_maker, target_maker},
+        response_headers::{build_end_headers, stream_comment},
+        summary::{SummarySource, begin_summary_after, keep_for_summary, run_summary},
+    },
+    relay::{AssistantTurn, PrecedingText, ResponseSummary, StreamFooter, TurnDriver},
     session::SessionView,
 };
 
-/// The end of an answer.
-pub struct AnswerEnd {
-    pub response: ResponseSummary,
-    /// Where a summary may begin with the request.
-    pub source: Option<SummarySource>,
+/// What is kept of a request for the end of its streamed answer: all but its body, unless a summary may need that.
+pub struct StreamEnd {
+    session: Option<SessionContext>,
+    planned: Option<Box<PlannedRequest>>,
+    source: Option<SummarySource>,
+}
+
+impl StreamEnd {
+    pub fn new(request: ClientRequest, placed: PlacedRequest) -> Self {
+        Self {
+            source: keep_for_summary(&request, &placed),
+            session: request.session,
+            planned: placed.planned,
+        }
+    }
+
+    /// Settles a streamed answer, if there is a conversation to follow. Returns what is added to the stream's end.
+    pub async fn settle(self, response: ResponseSummary) -> StreamFooter {
+        let (Some(session), Some(planned)) = (&self.session, self.planned) else {
+            return StreamFooter::default();
+        };
+        // A broken answer is no generation. An unreadable one counts: nothing shows that it broke.
+        if !(response.is_complete() || response.unreadable) {
+            if response.error {
+                session.note_provider_failed();
+            }
+            return StreamFooter::default();
+        }
+        let trailers = settle_answer(session, *planned, &response, self.source).await;
+        let comment = session.options.comment;
+        StreamFooter {
+            comment: comment.then(|| stream_comment(&trailers).into()),
+            trailers,
+        }
+    }
+}
+
+/// Ends a stream that no further request follows.
+#[async_trait]
+impl TurnDriver for StreamEnd {
+    async fn end_answer(
+        self: Box<Self>,
+        response: ResponseSummary,
+        _: AssistantTurn,
+        _: PrecedingText,
+    ) -> StreamFooter {
+        self.settle(response).await
+    }
 }
 
 /// Looks a guessed window up again: this answer may have shown that the guess is too small.
@@ -46,20 +89,22 @@ fn renew_guessed_window(session: &SessionContext, planned: &mut PlannedRequest) 
     }
 }
 
-/// Judges an answer and stores the session's new state. Returns the headers that report both.
+/// Judges an answer and stores the session's new state. Returns the headers that report both. `source`: where a summary
+/// may begin with the request.
 pub async fn settle_answer(
     session: &SessionContext,
     mut planned: PlannedRequest,
-    end: AnswerEnd,
+    response: &ResponseSummary,
+    source: Option<SummarySource>,
 ) -> HeaderMap {
-    let (app, inherited, response) = (&session.app, &session.inherited, &end.response);
+    let (app, inherited) = (&session.app, &session.inherited);
     let answer = JudgedAnswer {
         response,
         cut_in_silence: detect_silent_cut(session, &planned, response),
     };
     renew_guessed_window(session, &mut planned);
     let begin_summary = |source| begin_summary_after(session, &mut planned, answer, source);
-    let job = end.source.and_then(begin_summary);
+    let job = source.and_then(begin_summary);
     let state = build_next_state(session, &planned, answer);
     let (before, by) = (find_last_maker(inherited), target_maker(&planned.target));
     let place = planned.plan.answer.place;
@@ -95,28 +140,4 @@ pub async fn settle_answer(
         app.session_events.publish_change(&view);
     }
     headers
-}
-
-/// Settles a streamed answer where there is a conversation to follow. Returns what is added to the stream's end.
-pub async fn settle_stream(
-    session: Option<&SessionContext>,
-    planned: Option<Box<PlannedRequest>>,
-    end: AnswerEnd,
-) -> StreamFooter {
-    let (Some(session), Some(planned)) = (session, planned) else {
-        return StreamFooter::default();
-    };
-    // A broken answer is no generation. An unreadable one counts: nothing shows that it broke.
-    if !(end.response.is_complete() || end.response.unreadable) {
-        if end.response.error {
-            session.note_provider_failed();
-        }
-        return StreamFooter::default();
-    }
-    let trailers = settle_answer(session, *planned, end).await;
-    let comment = session.options.comment;
-    StreamFooter {
-        comment: comment.then(|| stream_comment(&trailers).into()),
-        trailers,
-    }
 }

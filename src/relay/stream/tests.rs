@@ -6,15 +6,19 @@ use std::{
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures_util::{FutureExt, future::pending, stream::iter};
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, pending},
+    stream::iter,
+};
 use http::{HeaderMap, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 
-use super::{Ending, FooterOptions, StreamOptions, stream_answer, stream_filtered_answer};
+use super::{FooterOptions, StreamOptions};
 use crate::{
     relay::{
-        AnswerFilter, AssistantTurn, Format, PrecedingText, ResponseSummary, StreamFooter,
+        self, AnswerFilter, AssistantTurn, Format, PrecedingText, ResponseSummary, StreamFooter,
         TurnDriver,
     },
     wire::{Body, whole_body},
@@ -37,6 +41,38 @@ fn options(footer: FooterOptions) -> StreamOptions {
         footer,
         ..StreamOptions::default()
     }
+}
+
+/// Drives a stream of one answer.
+struct Ending {
+    options: StreamOptions,
+    on_end: Box<dyn FnOnce(ResponseSummary) -> BoxFuture<'static, StreamFooter> + Send>,
+}
+
+#[async_trait]
+impl TurnDriver for Ending {
+    async fn end_answer(
+        self: Box<Self>,
+        summary: ResponseSummary,
+        _: AssistantTurn,
+        _: PrecedingText,
+    ) -> StreamFooter {
+        (self.on_end)(summary).await
+    }
+}
+
+fn stream_answer(answer: Response<Body>, ending: Ending) -> Response<Body> {
+    let options = ending.options.clone();
+    relay::stream_answer(answer, Some(Box::new(ending)), options)
+}
+
+/// Relays without anything at the end.
+fn stream_unended(format: Format, answer: Response<Body>) -> Response<Body> {
+    let options = StreamOptions {
+        format,
+        ..StreamOptions::default()
+    };
+    relay::stream_answer(answer, None, options)
 }
 
 async fn end(trailers: &'static [&'static str]) -> (String, Option<HeaderMap>) {
@@ -170,12 +206,11 @@ fn filter_as(
     let options = StreamOptions {
         format,
         filter: FILTER,
+        left_out: driver.left_out_tokens(),
         ..options(footer(&[]))
     };
-    (
-        stream_filtered_answer(first, Box::new(driver), options),
-        calls,
-    )
+    let answer = relay::stream_answer(first, Some(Box::new(driver)), options);
+    (answer, calls)
 }
 
 /// All bytes up to the end, and whether that was abnormal.
@@ -361,9 +396,11 @@ async fn a_compressed_stream_is_decompressed_if_its_usage_changes() {
     assert!(text.contains("\"prompt_tokens\":107"), "{text}");
     assert_eq!(summary, Some(7));
     for (encoding, left_out) in [("zstd", None), ("zstd", Some(0)), ("odd", Some(100))] {
-        let mut ending = Ending::without_effects(Format::Chat);
-        ending.options.left_out = left_out;
-        let answer = stream_answer(compressed(encoding), ending);
+        let options = StreamOptions {
+            left_out,
+            ..StreamOptions::default()
+        };
+        let answer = relay::stream_answer(compressed(encoding), None, options);
         assert_eq!(answer.headers()["content-encoding"], encoding);
         let body = answer.into_body().collect().await.unwrap().to_bytes();
         let expected = compressed(encoding).into_body().collect().await.unwrap();

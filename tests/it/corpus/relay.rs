@@ -5,14 +5,14 @@ use std::{cell::RefCell, convert::Infallible, sync::mpsc};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures_util::{FutureExt, stream};
+use futures_util::stream;
 use http::{Response, header::CONTENT_TYPE};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use plimsoll::{
     relay::{
-        self, AnswerFilter, AssistantTurn, Ending, Format, PrecedingText, ResponseSummary,
-        StreamFooter, StreamOptions, TurnDriver,
+        self, AnswerFilter, AssistantTurn, Format, PrecedingText, ResponseSummary, StreamFooter,
+        StreamOptions, TurnDriver,
     },
     wire::Body,
 };
@@ -80,30 +80,24 @@ async fn relay_bytes(
         ..StreamOptions::default()
     };
     let answer = answer(pieces);
-    let answer = if sifts {
+    if sifts {
         options.filter = AnswerFilter {
             tools: TOOLS,
             package: true,
         };
-        let rounds = Turns {
-            tell,
-            left: 1,
-            left_out,
-        };
-        relay::stream_filtered_answer(answer, Box::new(rounds), options)
-    } else {
-        let on_end = move |heard| {
-            let _ = tell.send(Told::Ended(Box::new(heard)));
-            async { StreamFooter::default() }.boxed()
-        };
-        let on_end = Box::new(on_end);
-        relay::stream_answer(answer, Ending { options, on_end })
+    }
+    let turns = Turns {
+        tell,
+        left: 1,
+        left_out,
     };
+    let answer = relay::stream_answer(answer, Some(Box::new(turns)), options);
     let mut came = read(answer.into_body()).await;
     for told in told.try_iter() {
         match told {
             Told::Ended(heard) => assert!(came.heard.replace(*heard).is_none(), "it ends once"),
-            Told::Round(spoken) => came.spoken.push(*spoken),
+            Told::Round(spoken) if sifts => came.spoken.push(*spoken),
+            Told::Round(_) => {}
         }
     }
     came

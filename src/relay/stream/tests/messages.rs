@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{
     Body, DriverCalls, Ending, Format, StreamFooter, StreamOptions, broken, events, filter_as,
-    footer, options, read, stream_answer,
+    footer, options, read, stream_answer, stream_unended,
 };
 
 const START: &str = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"content\":[],\"usage\":{\"input_tokens\":7,\"output_tokens\":1}}}\n\n";
@@ -105,10 +105,9 @@ async fn a_broken_stream_ends_with_an_error_event() {
 
 #[tokio::test]
 async fn half_a_message_is_no_whole_one() {
-    let ending = Ending::without_effects(Format::Messages);
     let source = Response::new(crate::wire::whole_body(Bytes::from_static(
         START.as_bytes(),
     )));
-    let (text, broke) = read(stream_answer(source, ending)).await;
+    let (text, broke) = read(stream_unended(Format::Messages, source)).await;
     assert!(broke && text.starts_with(START) && text.contains("event: error"));
 }

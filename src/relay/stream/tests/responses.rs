@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{
     Ending, Format, StreamFooter, StreamOptions, broken, events, filter_as, footer, options, read,
-    stream_answer,
+    stream_answer, stream_unended,
 };
 use futures_util::FutureExt;
 
@@ -116,7 +116,7 @@ async fn a_failed_response_continues_the_numbers_and_the_id() {
     for at in 0..=second.len() {
         // As it came, and behind an answer that was for the proxy only.
         let answer = broken(&[&alone[..at]]);
-        let (text, broke) = read(stream_answer(answer, Ending::without_effects(FORMAT))).await;
+        let (text, broke) = read(stream_unended(FORMAT, answer)).await;
         assert!(broke);
         check(&text, at >= START.len() - 2);
         let first = [START, PROXY_CALL, CALLED].concat();
@@ -134,8 +134,7 @@ async fn a_last_event_that_is_too_long_to_be_read_is_no_break() {
     let item =
         format!("\"output\":[{{\"type\":\"image_generation_call\",\"result\":\"{image}\"}}]");
     let stream = [START, &END.replace("\"output\":[]", &item)].concat();
-    let ending = Ending::without_effects(FORMAT);
-    let (text, broke) = read(stream_answer(events(stream.clone()), ending)).await;
+    let (text, broke) = read(stream_unended(FORMAT, events(stream.clone()))).await;
     assert!(!broke && text == stream);
     let (answer, calls) = filter_as(FORMAT, events(stream.clone()), vec![], vec![]);
     let (text, broke) = read(answer).await;

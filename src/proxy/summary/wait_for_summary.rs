@@ -1,34 +1,40 @@
 //! A request that waits for a summary before it is sent.
 //!
-//! The job is independent of the request: it runs on where the wait times out or the client leaves. The next request
-//! of the branch takes its outcome over, and the same request sent again waits for the same job.
+//! The job is independent of the request: it runs on if the wait times out or the client leaves. The next request of the
+//! branch takes its outcome over. If the same request is sent again, it waits for the same job.
 //!
-//! `summary_due.rs` decides which requests wait. The summary is of the conversation as it would go out uncut.
+//! `plan/summary_due.rs` decides which requests wait. The summary is of the conversation as it would go out uncut.
 
 use std::time::{Duration, Instant};
 
 use super::{
-    App, ClientRequest, PlacedRequest, PlannedRequest,
     begin_summary::{begin_summary_before, begin_whole_summary},
-    plan::plan_with_summary,
-    summary_due::{may_begin_summary, waits_for_summary},
     summary_source::summary_source,
 };
-use crate::compaction::{JobId, JobOutcome, JobResult};
+use crate::{
+    compaction::{JobId, JobOutcome, JobResult},
+    proxy::{
+        App, ClientRequest, PlacedRequest, PlannedRequest,
+        plan::{
+            plan_with_summary,
+            summary_due::{may_begin_summary, waits_for_summary},
+        },
+    },
+};
 
 /// How long a job may take to deliver its outcome once its time is up.
 const END_OF_JOB: Duration = Duration::from_secs(1);
 
 /// A request that waits for a job.
-pub struct SummaryWait {
-    pub(super) job: JobId,
+pub(in crate::proxy) struct SummaryWait {
+    pub(in crate::proxy) job: JobId,
     result: JobResult,
     until: Instant,
 }
 
 impl SummaryWait {
     /// The outcome, if it comes in time. A proxy that drains does not wait.
-    pub(super) async fn wait_for_outcome(self, app: &App) -> Option<JobOutcome> {
+    pub(in crate::proxy) async fn wait_for_outcome(self, app: &App) -> Option<JobOutcome> {
         tokio::select! {
             waited = tokio::time::timeout_at(self.until.into(), self.result) => match waited {
                 Ok(outcome) => outcome.ok(),
@@ -42,8 +48,8 @@ impl SummaryWait {
     }
 }
 
-/// Begins the summary that the request waits for, or joins the running job; `None` where the request does not wait.
-pub fn begin_summary_wait(
+/// Begins the summary that the request waits for, or joins the running job; `None` if the request does not wait.
+pub(in crate::proxy) fn begin_summary_wait(
     request: &ClientRequest,
     placed: &mut PlacedRequest,
 ) -> Option<SummaryWait> {
@@ -67,7 +73,7 @@ pub fn begin_summary_wait(
 }
 
 /// Waits, and plans the request again with the outcome.
-pub async fn wait_for_summary(
+pub(in crate::proxy) async fn wait_for_summary(
     request: &ClientRequest,
     placed: &mut PlacedRequest,
     wait: SummaryWait,
@@ -79,9 +85,9 @@ pub async fn wait_for_summary(
     }
 }
 
-/// Begins the summary of a conversation that its client compacts, or joins the running job; `None` where none is wanted
-/// or can begin. A job ends within `compaction.timeout_ms`.
-pub(super) fn begin_whole_summary_wait(
+/// Begins the summary of a conversation that its client compacts, or joins the running job; `None` if none is wanted, or if
+/// none can begin. A job ends within `compaction.timeout_ms`.
+pub(in crate::proxy) fn begin_whole_summary_wait(
     request: &ClientRequest,
     placed: &mut PlacedRequest,
 ) -> Option<SummaryWait> {

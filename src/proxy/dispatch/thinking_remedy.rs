@@ -1,23 +1,23 @@
-//! What is done if a provider refuses thinking of earlier answers: something before it was changed, or its signature is of
-//! no use.
+//! What is done if a provider refuses thinking of earlier answers, since something before it was changed, or since its
+//! signature is of no use.
 //!
-//! First the same request asks the provider to drop what does not fit, which keeps all other thinking; it needs a header
-//! and a member that not every host takes. Then a plan without any thinking goes out. Each is tried once. The session
-//! remembers what was accepted. The provider does not, so each later request asks again to drop thinking. A plan without
-//! thinking begins anew in the guard's memory.
+//! First the same request asks the provider to drop the thinking that does not fit. That keeps all other thinking, but it
+//! needs a header and a member that not every host takes. Then a plan without any thinking goes out. Each is tried once.
+//! The session remembers what was accepted. The provider remembers nothing, so each later request asks again to drop
+//! thinking. A plan without thinking begins anew in the guard's memory.
 //!
-//! Three refusals concern the shape of an answer. If an answer lacks the member that holds its reasoning, it is added, and
-//! the provider's entry remembers it for the model. The other two come where the session has lost the proxy's tool rounds,
-//! or where the client changes its answers. If the running turn must begin with thinking and does not, the model does not think until
-//! the turn ends. If an item of an answer is missing (Responses), all reasoning so far is left out.
+//! Three refusals concern the shape of an answer:
 //!
-//! The client caused some of these refusals, and may want them: see [`BindingWish::Refusal`].
+//! - An answer lacks the member that holds its reasoning: the member is added, and remembered for the model.
+//! - The running turn must begin with thinking and does not: the model does not think until the turn ends.
+//! - An item of an answer is missing (Responses): all reasoning so far is left out.
+//!
+//! The last two come if the session has lost the proxy's tool rounds, or if the client changes its answers. Some clients want
+//! a refusal that they caused: see [`BindingWish::Refusal`].
 
 use super::{
-    ClientRequest, PlacedRequest, ProviderReply,
-    attempt::edit_body,
-    plan::{PlannedRequest, plan_without_reasoning, target_maker},
-    provider_reply::Extras,
+    edit_body::{Extras, edit_body},
+    provider_reply::ProviderReply,
     refusal::is_bad_request,
 };
 use crate::{
@@ -25,6 +25,10 @@ use crate::{
     format::block_binding::{BindingWish, MismatchField},
     guard::running_turn::find_running_turn,
     provider::thinking_refusal::ThinkingRefusal,
+    proxy::{
+        ClientRequest, PlacedRequest, PlannedRequest,
+        plan::{plan_without_reasoning, target_maker},
+    },
     session::ReasoningMemory,
 };
 
@@ -32,10 +36,10 @@ use crate::{
 #[derive(Default)]
 pub(super) struct ThinkingRemedy {
     refused: Option<ThinkingRefusal>,
-    /// The answer for the client where nothing helps.
+    /// The answer for the client if nothing helps.
     first: Option<ProviderReply>,
     asked_to_drop: bool,
-    /// The provider refused to be asked, and named what it does not take.
+    /// The provider refused to drop thinking, and named the member that it does not take.
     drop_refused: bool,
     left_out: bool,
     /// A refusal of thinking is the last word. It may stand in an answer whose status is a success.
@@ -43,7 +47,7 @@ pub(super) struct ThinkingRemedy {
 }
 
 impl ThinkingRemedy {
-    /// What a request asks for from the beginning, since the session knows that it must.
+    /// The thinking that the first request asks to drop, since the session knows that it must.
     pub(super) fn remembered_drop(placed: &PlacedRequest) -> Option<MismatchField> {
         let planned = placed.planned.as_deref()?;
         planned
@@ -52,7 +56,7 @@ impl ThinkingRemedy {
             .filter(|_| planned.is_open_to_changes())
     }
 
-    /// Whether the model does not think, since the session knows that its turn has lost thinking.
+    /// Whether the model does not think in the first request, since the session knows that its turn has lost thinking.
     pub(super) fn remembers_thinking_off(request: &ClientRequest, placed: &PlacedRequest) -> bool {
         let planned = placed.planned.as_deref();
         let turn = planned
@@ -140,7 +144,7 @@ impl ThinkingRemedy {
         self.leave_out(request, placed, extras)
     }
 
-    /// Keeps the first refusal of thinking (but not of an answer that lacks it), which the client gets where nothing helps.
+    /// Keeps the first refusal of thinking, which the client gets if nothing helps.
     pub(super) fn keep_refusal(&mut self, reply: ProviderReply) {
         self.first.get_or_insert(reply);
     }
@@ -150,7 +154,7 @@ impl ThinkingRemedy {
         self.asked_to_drop && !self.left_out
     }
 
-    /// The answer for the client: where the changed request was refused too, what it would have got without it.
+    /// The answer for the client: if the changed request was refused too, the refusal of the unchanged one.
     pub(super) fn choose_answer(&mut self, reply: ProviderReply) -> ProviderReply {
         let is_refused = self.gave_up || is_bad_request(reply.answer.status());
         match self.first.take() {
@@ -227,7 +231,7 @@ impl ThinkingRemedy {
     fn fill_answers(request: &ClientRequest, placed: &PlacedRequest, extras: &mut Extras) -> bool {
         let is_new = extras.filling != AnswerFilling::All;
         extras.filling = AnswerFilling::All;
-        // Where nothing is lacking, the same request would be refused again.
+        // If nothing is lacking, the same request would be refused again.
         if !is_new || edit_body(request, placed, *extras).1.filling != AnswerFilling::All {
             return false;
         }

@@ -1,7 +1,8 @@
 //! Recovery in one request. `due.rs` decides what is due before it is sent, `additions.rs` gives what recovery adds to
-//! it, `withdrawal.rs` takes that back where it cannot be sent, and `after_answer.rs` has what follows.
+//! it, `withdrawal.rs` takes back what cannot be sent, and `after_answer.rs` executes the calls of the answer and advances
+//! the clock.
 //!
-//! Sends nothing. Where the plan with its additions is unsound, all decisions are withdrawn.
+//! Sends nothing. If the plan with its additions is unsound, all decisions are withdrawn.
 
 mod additions;
 mod after_answer;
@@ -12,7 +13,6 @@ use std::sync::Arc;
 
 use self::after_answer::BilledTokens;
 pub use self::withdrawal::KeptRecovery;
-use super::GuardMode;
 use crate::{
     config::{RecallMode, RecoveryConfig, profile::PastReasoning},
     conversation::{Conversation, Format},
@@ -21,6 +21,7 @@ use crate::{
         injections::{InjectionContent, InjectionRecord, ToolSet},
     },
     health::HealthLevel,
+    proxy::GuardMode,
     recovery::{
         Language, RecoveryAction, RecoveryMemory, RefusedAdditions,
         clock::{GenerationEvents, RecoveryPace},
@@ -180,7 +181,7 @@ impl RecoveryStep {
         &self.memory
     }
 
-    /// The memory to store where the decisions are not carried out.
+    /// The memory to store if the decisions are not carried out.
     pub const fn inherited_memory(&self) -> &RecoveryMemory {
         &self.inherited
     }

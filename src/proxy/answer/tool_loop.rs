@@ -1,38 +1,38 @@
 //! The tool loop: an answer that calls only the proxy's tools is followed by another request.
 //!
-//! Each round sends the request again with the results. Where one fails, it is sent without recovery's additions.
+//! Each round sends the request again with the results. If a round fails, the request is sent without recovery's additions.
 //!
 //! A round is one more record and one more plan of the same conversation, so the next request begins with the bytes
-//! of the one before. Proxy-executed calls beside the client's start no round, since the client has to answer its
-//! calls first: they are recorded with their results, and put back into the message that the client echoes.
+//! of the one before. If an answer calls the client's tools too, no round begins, since the client has to answer its
+//! calls first: the proxy's calls are recorded with their results, and put back into the message that the client echoes.
 
 use async_trait::async_trait;
 use http::{Response, StatusCode};
 
-use super::{
-    CallCount, ClientRequest, PlacedRequest, ProviderReply, SendError,
-    attempt::attempt_request,
-    plan::{finish_answer, plan_next_turn, plan_without_additions},
-    provider_reply::is_stream,
-    proxy_answers,
-    settle::{AnswerEnd, settle_stream},
-    summary_source::keep_for_summary,
-};
+use super::proxy_answers;
 use crate::{
     error::Failure,
-    http::limit::Hold,
+    http::{answer::events_response, limit::Hold},
+    proxy::{
+        ClientRequest, PlacedRequest,
+        dispatch::{
+            CallCount, ProviderReply, SendError, attempt_request, provider_reply::is_stream,
+        },
+        plan::{finish_answer, plan_next_turn, plan_without_additions},
+        settle::StreamEnd,
+    },
     relay::{AssistantTurn, PrecedingText, ResponseSummary, StreamFooter, TurnDriver},
     wire::Body,
 };
 
 /// A request whose answer may call proxy-executed tools.
-pub struct ToolLoop {
-    pub request: ClientRequest,
-    pub placed: PlacedRequest,
+pub(super) struct ToolLoop {
+    pub(super) request: ClientRequest,
+    pub(super) placed: PlacedRequest,
     /// Whether the first answer is a stream; all later ones must be alike.
-    pub streamed: bool,
+    pub(super) streamed: bool,
     /// The body's share of the bytes in flight, as long as it may be sent again.
-    pub hold: Option<Hold>,
+    pub(super) _hold: Option<Hold>,
 }
 
 #[async_trait]
@@ -89,15 +89,14 @@ impl TurnDriver for ToolLoop {
         before: PrecedingText,
     ) -> StreamFooter {
         self.finish_answer(&last, before);
-        let source = keep_for_summary(&self.request, &self.placed);
-        let end = AnswerEnd { response, source };
-        settle_stream(self.request.session.as_ref(), self.placed.planned, end).await
+        let end = StreamEnd::new(self.request, self.placed);
+        end.settle(response).await
     }
 }
 
 impl ToolLoop {
     /// Executes and records the proxy-executed calls of the last answer, while the request is there to look into.
-    pub fn finish_answer(&mut self, last: &AssistantTurn, before: PrecedingText) {
+    pub(super) fn finish_answer(&mut self, last: &AssistantTurn, before: PrecedingText) {
         let followed = self.request.followed_conversation();
         if let (Some(followed), Some(planned)) = (followed, &mut self.placed.planned) {
             finish_answer(followed, planned, last, before);
@@ -110,12 +109,18 @@ impl ToolLoop {
         attempt_request(&self.request, &mut self.placed, None, &mut calls).await
     }
 
-    /// The answer to a request without recovery's additions; as an event where the client has a stream's head.
+    /// The answer to a request without recovery's additions. If the client has the head of a stream, a refusal becomes an event.
     async fn answer_for_client(&self, answer: Response<Body>) -> Option<Response<Body>> {
         if self.streamed && !self.can_follow(&answer) {
+            let status = answer.status().as_u16();
             let format = self.request.parsed.format;
             let provider = &self.placed.target.provider.name;
-            return proxy_answers::refusal_stream(format, answer, provider).await;
+            let event = proxy_answers::refusal_event(format, answer, provider).await?;
+            tracing::warn!(
+                status,
+                "tool loop: {provider} answered {status}; its error ends the stream"
+            );
+            return Some(events_response(event));
         }
         Some(answer)
     }

@@ -8,15 +8,16 @@ use http::{
     header::{ACCEPT, CONTENT_TYPE, USER_AGENT},
 };
 
-use super::{
-    ClientRequest, PlacedRequest, outgoing::RequestHead, summary_due::may_begin_after_answer,
-};
 use crate::{
     compaction::{SummaryClient, choose_summary_model},
     conversation::{Conversation, edit::Rope},
     format::beta_header::Beta,
     http::limit::Hold,
     provider::{Target, UpstreamError},
+    proxy::{
+        ClientRequest, PlacedRequest, outgoing::RequestHead,
+        plan::summary_due::may_begin_after_answer,
+    },
     telemetry::trace::Trace,
     wire::Body,
 };
@@ -30,7 +31,7 @@ pub struct SummarySource {
     /// The summary model.
     pub target: Target,
     head: RequestHead,
-    /// The provider's cache was filled at markers of the proxy, and is read at such only.
+    /// The provider's cache was filled at markers of the proxy, and is read only at such markers.
     adds_markers: bool,
     /// What the conversation as it is sent needs in the header.
     pub tools_beta: Option<Beta>,
@@ -56,8 +57,11 @@ impl SummaryClient for SummarySource {
     }
 }
 
-/// Keeps what a summary needs, where one may begin after the answer to this request.
-pub fn keep_for_summary(request: &ClientRequest, placed: &PlacedRequest) -> Option<SummarySource> {
+/// Keeps what a summary needs, if one may begin after the answer to this request.
+pub(in crate::proxy) fn keep_for_summary(
+    request: &ClientRequest,
+    placed: &PlacedRequest,
+) -> Option<SummarySource> {
     let (session, planned) = (request.session.as_ref()?, placed.planned.as_deref()?);
     may_begin_after_answer(session, planned).then(|| summary_source(request, &placed.target))?
 }
@@ -87,7 +91,7 @@ pub(super) fn summary_source(request: &ClientRequest, chat: &Target) -> Option<S
     }
     let same_provider = provider.config.base_url == chat.provider.config.base_url;
     let now = Instant::now();
-    // A summary is not asked for again, so only where markers are known to be taken.
+    // A refused summary is not asked for again, so markers are added only if they are known to be taken.
     let adds_markers = same_provider
         && target.model == chat.model
         && provider.may_add_markers(&target.model, now)

@@ -16,16 +16,20 @@ use http_body::Frame;
 use http_body_util::{BodyExt, BodyStream, StreamBody};
 use tokio::sync::oneshot;
 
-use super::{
-    ClientRequest, PlacedRequest,
-    dispatch::{AnsweredRequest, send_with_fallbacks},
-    fallbacks::Fallbacks,
-    provider_reply::is_stream,
-    proxy_answers,
-    response_headers::{TRAILERS, build_early_headers},
-    wait_for_summary::{SummaryWait, wait_for_summary},
+use super::{proxy_answers, relay_answer::relay_stream};
+use crate::{
+    error::Failure,
+    http::{answer, limit::Hold},
+    proxy::{
+        ClientRequest, PlacedRequest,
+        dispatch::{
+            AnsweredRequest, fallbacks::Fallbacks, provider_reply::is_stream, send_with_fallbacks,
+        },
+        response_headers::{TRAILERS, build_early_headers},
+        summary::{SummaryWait, wait_for_summary},
+    },
+    wire::Body,
 };
-use crate::{http::answer, wire::Body};
 
 /// How often a client that waits gets a comment.
 const COMMENT_EVERY: Duration = Duration::from_secs(3);
@@ -34,19 +38,16 @@ const COMMENT: &[u8] = b": plimsoll compacting\n\n";
 /// How long an error event has to be written out before the stream breaks.
 const FLUSH_WAIT: Duration = Duration::from_millis(50);
 
-/// Answers with a stream at once, and sends the request once its summary is made; `relay` turns the provider's answer
-/// into the client's.
-pub fn answer_while_waiting(
+/// Answers with a stream at once, and sends the request once its summary is made. `hold`: the share of the request's body
+/// in the bytes in flight.
+pub(in crate::proxy) fn answer_while_waiting(
     request: ClientRequest,
     mut placed: PlacedRequest,
     fallbacks: Fallbacks,
     wait: SummaryWait,
-    relay: impl FnOnce(ClientRequest, AnsweredRequest) -> Response<Body> + Send + 'static,
+    hold: Hold,
 ) -> Response<Body> {
-    let head = match (&request.session, &placed.planned) {
-        (Some(session), Some(planned)) => build_early_headers(session, planned),
-        _ => HeaderMap::new(),
-    };
+    let head = build_early_headers(&request, &placed);
     let accepts_trailers = answer::accepts_trailers(&request.parts.headers);
     let waits = async move {
         wait_for_summary(&request, &mut placed, wait).await;
@@ -55,7 +56,7 @@ pub fn answer_while_waiting(
     let answers = async |(request, placed, fallbacks): (ClientRequest, _, _)| {
         let format = request.parsed.format;
         match send_with_fallbacks(&request, placed, fallbacks).await {
-            Ok(answered) => write_answer(request, answered, relay).await,
+            Ok(answered) => write_answer(request, answered, hold).await,
             Err(failure) => failed_body(answer::failure_event(format, &failure)),
         }
     };
@@ -102,19 +103,22 @@ where
 }
 
 /// The provider's stream; any other answer as an error event.
-async fn write_answer(
-    request: ClientRequest,
-    answered: AnsweredRequest,
-    relay: impl FnOnce(ClientRequest, AnsweredRequest) -> Response<Body>,
-) -> Body {
+async fn write_answer(request: ClientRequest, answered: AnsweredRequest, hold: Hold) -> Body {
     let coding = answered.reply.answer.headers().get(CONTENT_ENCODING);
     let plain = coding.is_none_or(|coding| coding == "identity");
     if plain && is_stream(&answered.reply.answer, true) {
-        return relay(request, answered).into_body();
+        return relay_stream(request, answered, hold).into_body();
     }
     let format = request.parsed.format;
     let provider = &answered.placed.target.provider.name;
-    failed_body(proxy_answers::refusal_event(format, answered.reply.answer, provider).await)
+    let refusal = proxy_answers::refusal_event(format, answered.reply.answer, provider).await;
+    failed_body(refusal.unwrap_or_else(|| {
+        let failure = Failure::ProviderBadAnswer {
+            provider: provider.to_string(),
+            what: "it is not a stream",
+        };
+        answer::failure_event(format, &failure)
+    }))
 }
 
 /// An error event, followed by a broken stream.

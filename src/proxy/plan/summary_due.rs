@@ -1,52 +1,42 @@
 //! Decides whether a summary is due with a request, and whether the request, or its caution prompt, waits for it.
 //!
-//! A caution prompt waits for a summary that is due, running or taken over with the request, and so do its tools: the
-//! request is planned with the prompt first, and again without. The session's state has the begin of the wait, so
-//! that its bound holds in every replica. The countdown never waits.
+//! A caution prompt and its tools wait for a summary that is due, running, or taken over with the request: the request is
+//! planned with the prompt first, and then without it. The session's state has the time at which the wait began, so that
+//! the wait is bounded in every replica. The countdown never waits.
 
 use std::time::Instant;
 
-use super::{
-    FollowedConversation, JudgedAnswer, PlannedRequest, SessionContext,
-    judged_answer::reported_tokens,
-};
+use super::{PlannedRequest, compaction_step::summary_user};
 use crate::{
     compaction::{self, BackoffSubject, choose_summary_model},
     guard::{self, Recall},
     provider::breaker::BreakerState,
-    session::InheritedSession,
+    proxy::{FollowedConversation, JudgedAnswer, SessionContext, judged_answer::reported_tokens},
     unix_time::unix_ms_now,
 };
 
-/// The session that uses a summary of the conversation; its account where there is no session yet.
-pub(super) fn summary_user(inherited: &InheritedSession) -> BackoffSubject {
-    match inherited.state {
-        Some(_) => BackoffSubject::Session(*inherited.session.as_bytes()),
-        None => summary_account(inherited),
-    }
-}
-
-/// The account of the client, for summaries.
-pub(super) fn summary_account(inherited: &InheritedSession) -> BackoffSubject {
-    BackoffSubject::Account(*inherited.lineage.tenant().account().as_bytes())
-}
-
 /// Whether a summary may be begun with this request.
-pub(super) fn may_begin_summary(session: &SessionContext, planned: &PlannedRequest) -> bool {
+pub(in crate::proxy) fn may_begin_summary(
+    session: &SessionContext,
+    planned: &PlannedRequest,
+) -> bool {
     let is_automatic = compacts_automatically(session, planned);
     planned.is_guarded() && planned.compaction.may_begin(is_automatic)
 }
 
 /// Whether a summary may begin after the answer to this request, so that its body is kept. The estimate may be off by
 /// half: below half of the threshold, no answer is expected to pass it.
-pub(super) fn may_begin_after_answer(session: &SessionContext, planned: &PlannedRequest) -> bool {
+pub(in crate::proxy) fn may_begin_after_answer(
+    session: &SessionContext,
+    planned: &PlannedRequest,
+) -> bool {
     let near = planned.expected_tokens() >= summary_threshold(session, planned) / 2;
     may_begin_summary(session, planned) && (planned.compaction.is_ordered() || near)
 }
 
 /// Whether the request and its answer together, as the next request will have them, are past the threshold: by the
 /// provider's count, or by the estimate where it reports none.
-pub(super) fn answer_is_past_threshold(
+pub(in crate::proxy) fn answer_is_past_threshold(
     followed: FollowedConversation<'_>,
     planned: &PlannedRequest,
     answer: JudgedAnswer<'_>,
@@ -64,7 +54,7 @@ pub(super) fn answer_is_past_threshold(
 
 /// Whether the request waits for a summary: one was ordered through the API, or the request would be cut anew, or it
 /// is past the threshold. For a job whose wait has timed out before, only a request that would be cut waits.
-pub(super) fn waits_for_summary(
+pub(in crate::proxy) fn waits_for_summary(
     followed: FollowedConversation<'_>,
     planned: &PlannedRequest,
 ) -> bool {
@@ -81,8 +71,8 @@ pub(super) fn waits_for_summary(
                     && is_past_threshold(followed, planned, planned.expected_tokens()))
 }
 
-/// Since when a due caution prompt waits for a summary, in milliseconds since 1970; `None` where it does not wait. It
-/// waits for `compaction.timeout_ms` at most, in which a summary is made or fails.
+/// Since when a due caution prompt waits for a summary, in milliseconds since 1970; `None` if it does not wait. It waits for
+/// `compaction.timeout_ms` at most: by then a summary is made or has failed.
 pub(super) fn caution_waits_since(
     followed: FollowedConversation<'_>,
     planned: &PlannedRequest,
@@ -100,8 +90,8 @@ pub(super) fn caution_waits_since(
     (u128::from(now.abs_diff(since)) < limit).then_some(since)
 }
 
-/// Whether a summary was taken over with this request, is running, or will begin with it; only where compaction is on
-/// and works. The effect of a summary that was taken over shows in the level after this request's answer.
+/// Whether a summary was taken over with this request, is running, or will begin with it, while compaction is on and works.
+/// What a summary that was taken over has freed shows in the level after this request's answer.
 fn expects_summary(followed: FollowedConversation<'_>, planned: &PlannedRequest) -> bool {
     let (session, conversation) = (followed.session, followed.conversation);
     if !compacts_automatically(session, planned) {
@@ -142,7 +132,7 @@ fn expects_summary(followed: FollowedConversation<'_>, planned: &PlannedRequest)
             && is_due()
 }
 
-/// Whether summaries begin without an order: only where a source names the window.
+/// Whether summaries begin without an order: only if a source names the window.
 fn compacts_automatically(session: &SessionContext, planned: &PlannedRequest) -> bool {
     let wanted = planned.compaction.auto && planned.compaction.guards && planned.is_guarded();
     let known = planned.target.window.known_tokens().is_some();

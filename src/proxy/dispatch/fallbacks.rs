@@ -1,30 +1,29 @@
 //! The candidates of a request in their order, each with a plan for its window and grammar, and the retry budget.
 //!
-//! A request that would be cut goes to the configured larger model first, also where only a refusal tells that it would.
-//! Where that fails, it is cut after all. Where every circuit is open, the first candidate is asked all the same: the proxy
-//! refuses nothing that might work.
+//! If a request would be cut, it goes to the configured larger model first, also if only a refusal shows that it would be.
+//! If the larger model fails, the request is cut after all. If every circuit is open, the first candidate is asked all the
+//! same: the proxy refuses nothing that might work.
 
 use std::time::Instant;
 
-use super::{
-    ClientRequest, FollowedConversation, PlannedRequest,
-    begin_summary::begin_compaction,
-    outgoing::RequestHead,
-    plan::{note_plan, plan_request, wants_larger_model},
-};
 use crate::{
     compaction::CompactionStep,
     config::{Auth, GuardConfig},
     http::tasks::run_beside_tasks,
-    provider::{Target, retry::RetryBudget},
+    provider::{ModelCandidates, Target, retry::RetryBudget},
+    proxy::{
+        ClientRequest, FollowedConversation, PlannedRequest,
+        outgoing::RequestHead,
+        plan::{begin_compaction, note_plan, plan_request, wants_larger_model},
+    },
 };
 
 /// A request made ready for one provider.
 pub struct PlacedRequest {
     /// The same as the plan's target.
     pub target: Target,
-    /// Another model than the one that the client names, which may take other members: a fallback, a larger model, or one of
-    /// several deployments.
+    /// The client names another model, which may take other members: this one is a fallback, a larger model, or one of several
+    /// deployments.
     pub stands_in: bool,
     pub head: RequestHead,
     /// `None` where there is no conversation to follow.
@@ -51,7 +50,7 @@ impl PlacedRequest {
         }
     }
 
-    /// Replaces the plan where `change` makes another one. Returns whether it did.
+    /// Replaces the plan if `change` makes another one. Returns whether it did.
     pub fn try_replan(
         &mut self,
         request: &ClientRequest,
@@ -90,27 +89,35 @@ pub struct Fallbacks {
     home: Option<Target>,
     /// The one that the client names; `None` where the name stands for several.
     named: Option<String>,
-    /// The larger model that the request went to in place of a cut.
+    /// The larger model that is asked in place of a cut.
     larger: Option<String>,
-    /// It comes next, since a refusal showed that a cut is due.
+    /// The larger model comes next, since a refusal showed that a cut is due.
     larger_is_queued: bool,
     pub budget: RetryBudget,
 }
 
 impl Fallbacks {
-    /// `targets` in the order in which they are asked, of which the first `deployments` stand for the name that the client
-    /// gives. Those whose model refuses the request whatever is cut are left out, but for the one that the client names, and
-    /// for all deployments where nothing else is left. The time for retries runs from now on.
+    /// Orders the candidates by the session, so that it stays at the candidate whose prompt cache is warm. A candidate is left
+    /// out if its model refuses the request whatever is cut. The one that the client names stays, and so do all deployments if
+    /// nothing else is left. The time for retries runs from now on.
     ///
-    /// SECURITY: the client's credentials are for one base URL: candidates elsewhere that would get them are left out.
-    pub fn new(request: &ClientRequest, mut targets: Vec<Target>, deployments: usize) -> Self {
-        let retry = request.app.config.retry;
+    /// SECURITY: the client's credentials are for one base URL. A candidate elsewhere that would get them is left out.
+    pub fn new(request: &ClientRequest, candidates: ModelCandidates) -> Self {
+        let app = &request.app;
+        let session = request.session.as_ref();
+        let seed = session.map_or(0, |session| session.inherited.session.seed());
+        let deployments = candidates.deployments().len();
+        let mut targets = candidates.order_by_seed(seed);
+        // Looked up again, since another request may have learnt a smaller window in the meantime.
+        for target in &mut targets {
+            target.window = app.registry.current_window(target);
+        }
         let all: Vec<Target> = targets.iter().take(deployments).cloned().collect();
         let named = match &all[..] {
             [only] => Some(only.id()),
             _ => None,
         };
-        let is_named = |target: &Target| named.as_ref().is_some_and(|it| *it == target.id());
+        let is_named = |target: &Target| named == Some(target.id());
         targets.retain(|target| is_named(target) || may_take(request, target));
         if targets.is_empty() {
             targets = all;
@@ -126,7 +133,7 @@ impl Fallbacks {
             named,
             larger: None,
             larger_is_queued: false,
-            budget: RetryBudget::new(retry, &request.parts.headers, Instant::now()),
+            budget: RetryBudget::new(app.config.retry, &request.parts.headers, Instant::now()),
         }
     }
 
@@ -150,7 +157,7 @@ impl Fallbacks {
             return None;
         }
         if too_long && !std::mem::take(&mut self.larger_is_queued) {
-            // Behind a larger model stands the one in whose place it was asked, which is cut.
+            // The next candidate after a larger model is the one in whose place it was asked: there the request is cut.
             if !self.is_larger(&failed.target) {
                 let tokens = failed.target.window.tokens;
                 self.rest.retain(|target| target.window.tokens > tokens);
@@ -168,9 +175,7 @@ impl Fallbacks {
 
     /// Whether this is the first candidate, whose errors are the client's.
     pub fn is_home(&self, target: &Target) -> bool {
-        self.home
-            .as_ref()
-            .is_some_and(|home| home.id() == target.id())
+        self.home.as_ref().map(Target::id) == Some(target.id())
     }
 
     /// Whether the first candidate was not asked yet, since its circuit is open or it asked to wait.
@@ -180,13 +185,11 @@ impl Fallbacks {
 
     /// Whether this is the larger model that was asked in place of a cut, so that its error is not the client's.
     pub fn is_larger(&self, target: &Target) -> bool {
-        self.larger
-            .as_ref()
-            .is_some_and(|larger| *larger == target.id())
+        self.larger == Some(target.id())
     }
 
-    /// Puts the larger model next, and behind it the one that refused the request, where `smaller` is cut to fit the refusal.
-    /// Gives whether it did.
+    /// Puts the larger model next, if `smaller` is cut to fit a refusal, and behind it the model that refused. Returns whether
+    /// it did.
     pub fn queue_larger_model(
         &mut self,
         request: &ClientRequest,
@@ -208,7 +211,7 @@ impl Fallbacks {
         self.rest.iter().any(breaker_admits)
     }
 
-    /// Takes the first candidate whose breaker admits a request; where none does, the first.
+    /// Takes the first candidate whose breaker admits a request; if none does, the first of all.
     fn take_next(&mut self) -> Option<Target> {
         let at = self.rest.iter().position(breaker_admits).unwrap_or(0);
         (!self.rest.is_empty()).then(|| self.rest.remove(at))
@@ -248,7 +251,7 @@ impl Fallbacks {
                 request.parsed.format,
             ),
             planned: planned.map(Box::new),
-            stands_in: self.named.as_ref() != Some(&target.id()),
+            stands_in: self.named != Some(target.id()),
             target,
         }
     }

@@ -1,18 +1,28 @@
 //! Retries and fallbacks: asks one candidate after the other, and one again where that may help.
 //!
-//! This is their only owner. Below it, `attempt.rs` sends only changed requests again; above it, only the tool loop
+//! This file is their only owner. Below it, `attempt.rs` sends only changed requests again; above it, only the tool loop
 //! sends requests, which follow an answer. Retries and fallbacks end before a byte of an answer reaches the client.
 //!
-//! An open circuit ends the retries where another candidate can answer. The client's own failures are not retried.
+//! An open circuit ends the retries if another candidate can answer. Failures that the client caused are not retried.
+
+mod attempt;
+mod edit_body;
+pub mod fallbacks;
+mod overflow_retry;
+pub mod provider_reply;
+mod refusal;
+mod thinking_remedy;
 
 use std::{
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant, SystemTime},
 };
 
-use super::{
-    CallCount, ClientRequest, PlacedRequest, ProviderReply, SendError, attempt::attempt_request,
-    fallbacks::Fallbacks, plan::log_plan,
+pub(super) use self::attempt::attempt_request;
+use self::fallbacks::Fallbacks;
+pub use self::{
+    fallbacks::PlacedRequest,
+    provider_reply::{CallCount, ProviderReply, SendError},
 };
 use crate::{
     config::Auth,
@@ -22,6 +32,7 @@ use crate::{
         breaker::{BreakerState, Permit},
         retry::{RetryClass, classify_status, parse_retry_after},
     },
+    proxy::{ClientRequest, plan::log_plan},
     telemetry::{Operation, metrics::Metrics},
     unix_time::unix_ms_now,
 };
@@ -30,10 +41,12 @@ use crate::{
 pub struct AnsweredRequest {
     pub reply: ProviderReply,
     pub placed: PlacedRequest,
+    /// All calls for it, at whatever candidate.
+    pub calls: CallCount,
 }
 
-/// An error of the model that the client named, else of the first candidate that failed; and the request as it went out.
-struct FailedRequest {
+/// What a candidate answered last, and the request as it went out to it.
+struct AskedRequest {
     result: Result<ProviderReply, SendError>,
     placed: PlacedRequest,
 }
@@ -55,7 +68,8 @@ pub async fn send_with_fallbacks(
     mut fallbacks: Fallbacks,
 ) -> Result<AnsweredRequest, Failure> {
     let mut calls = CallCount::default();
-    let mut before: Option<FailedRequest> = None;
+    // The failure of the model that the client named, else of the first candidate that failed.
+    let mut before: Option<AskedRequest> = None;
     loop {
         note_candidate(request, &placed);
         // Boxed, so that the future that waits for an answer stays small.
@@ -69,7 +83,7 @@ pub async fn send_with_fallbacks(
         };
         let Some(next) = next else {
             let before = before.filter(|_| !fallbacks.is_home(&placed.target));
-            return choose_answer(request, result, placed, before, &calls);
+            return choose_answer(request, AskedRequest { result, placed }, before, calls);
         };
         let failed = std::mem::replace(&mut placed, next);
         let (from, to) = (&*failed.target.provider.name, &*placed.target.provider.name);
@@ -85,7 +99,7 @@ pub async fn send_with_fallbacks(
         if fallbacks.is_home(&failed.target)
             || before.is_none() && !fallbacks.is_larger(&failed.target)
         {
-            before = Some(FailedRequest {
+            before = Some(AskedRequest {
                 result,
                 placed: failed,
             });
@@ -93,34 +107,32 @@ pub async fn send_with_fallbacks(
     }
 }
 
-/// The answer for the client: the error of the model that it named, where the last candidate's tells less. A fallback may not
-/// take what another model does, and an error of the first one says when to try again.
+/// The answer for the client: the last one, or `before` if the last one tells the client less. A fallback may refuse what the
+/// named model takes, and the error of the named model says when to try again.
 fn choose_answer(
     request: &ClientRequest,
-    last: Result<ProviderReply, SendError>,
-    placed: PlacedRequest,
-    before: Option<FailedRequest>,
-    calls: &CallCount,
+    last: AskedRequest,
+    before: Option<AskedRequest>,
+    calls: CallCount,
 ) -> Result<AnsweredRequest, Failure> {
-    let before = before.filter(|_| tells_less(&last));
-    let Some(FailedRequest {
-        result,
-        placed: own,
-    }) = before
-    else {
-        let reply = last?;
-        return Ok(AnsweredRequest { reply, placed });
+    let AskedRequest { result, placed } = match before.filter(|_| tells_less(&last.result)) {
+        Some(before) => {
+            let fallback = &*last.placed.target.provider.name;
+            tracing::warn!(
+                provider = fallback,
+                "fallback {fallback} {}; the client gets the first error",
+                describe_failure(&last.result)
+            );
+            note_candidate(request, &before.placed);
+            before
+        }
+        None => last,
     };
-    let fallback = &*placed.target.provider.name;
-    tracing::warn!(
-        provider = fallback,
-        "fallback {fallback} {}; the client gets the first error",
-        describe_failure(&last)
-    );
-    note_candidate(request, &own);
-    let mut reply = result?;
-    (reply.attempts, reply.took) = (calls.calls, calls.took);
-    Ok(AnsweredRequest { reply, placed: own })
+    Ok(AnsweredRequest {
+        reply: result?,
+        placed,
+        calls,
+    })
 }
 
 /// Whether this failure tells the client less than one of another candidate: it is no answer at all, or a refusal.
@@ -144,8 +156,8 @@ fn describe_failure(result: &Result<ProviderReply, SendError>) -> String {
     }
 }
 
-/// Asks this candidate, and retries as far as that is allowed. Returns the last result, and whether another candidate
-/// may answer: not after an answer of the client's, or one that began and broke off.
+/// Asks this candidate, and retries as far as that is allowed. Returns the last result, and whether another candidate may
+/// answer: not if the result is the client's answer, or an answer that began and broke off.
 async fn ask_candidate(
     request: &ClientRequest,
     placed: &mut PlacedRequest,
@@ -163,7 +175,7 @@ async fn ask_candidate(
         let verdict = judge_attempt(metrics, &provider, &result, permit);
         if verdict.outcome == RetryClass::Final {
             let may_fall_back = match &result {
-                // Whatever another model answers in place of an answer, the client's own may take the request.
+                // If another model was asked first, the client's own may still take the request.
                 Ok(reply) => {
                     let failed = !reply.answer.status().is_success();
                     let waits = fallbacks.is_larger(&placed.target) || fallbacks.home_was_skipped();
@@ -258,9 +270,7 @@ fn judge_attempt(
 /// Notes the candidate that is asked, and logs its plan.
 fn note_candidate(request: &ClientRequest, placed: &PlacedRequest) {
     let (provider, model) = (&placed.target.provider, &*placed.target.model);
-    let spelt_out = || request.app.registry.is_spelt_out(provider, model);
-    let metrics = &request.app.metrics;
-    let labels = metrics.label_model(Operation::Chat, &provider.name, model, spelt_out);
+    let labels = request.app.label_model(Operation::Chat, provider, model);
     let mut facts = request.notes.facts();
     facts.provider = Some(provider.name.to_string());
     facts.model_labels = Some(labels);

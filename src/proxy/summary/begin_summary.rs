@@ -1,55 +1,34 @@
 //! Begins a summary with a request: before the request is sent, or after its answer.
 //!
 //! A job that follows an answer runs once the state that names it is stored, since no request would find its summary
-//! otherwise. Until then the body is kept, only where a summary is possible, and counts as bytes in flight.
+//! otherwise. Until then the body is kept and counts as bytes in flight. It is kept only if a summary is possible.
 
 use std::{sync::Arc, time::Duration};
 
-use super::{
-    App, FollowedConversation, GuardMode, JudgedAnswer, PlannedRequest, SessionContext,
-    summary_due::{answer_is_past_threshold, may_begin_summary, summary_account, summary_user},
-    summary_source::SummarySource,
-};
+use super::summary_source::SummarySource;
 use crate::{
     compaction::{
         self, BackoffSubject, CompactionStep, JobOutcome, JobRequest, JobStart, Summariser,
         SummaryJob, SummaryRange,
     },
-    conversation::{Conversation, edit::Edits},
+    conversation::edit::Edits,
     guard::{self, GuardMemory},
+    proxy::{
+        App, FollowedConversation, JudgedAnswer, PlannedRequest, SessionContext,
+        plan::{
+            summary_due::{answer_is_past_threshold, may_begin_summary},
+            summary_user,
+        },
+    },
     session::{Account, SessionId},
 };
 
 /// How long the store may take to store an outcome.
 const STORE_WITHIN: Duration = Duration::from_secs(5);
 
-/// Compaction's part in a request, which may switch automatic summaries on or off, as its session may.
-pub fn begin_compaction(session: &SessionContext, conversation: &Conversation) -> CompactionStep {
-    let (app, inherited, options) = (&session.app, &session.inherited, session.options);
-    let state = inherited.state.as_ref();
-    if inherited.compacted {
-        app.summary_jobs.mark_used(&summary_user(inherited));
-        app.summary_jobs.mark_used(&summary_account(inherited));
-    }
-    let commands = &inherited.commands;
-    let switch = options.auto_compact.or(commands.auto_compact);
-    let keys = inherited.lineage.state_keys(0);
-    let keys = keys.filter(|_| !inherited.store_failed);
-    CompactionStep {
-        memory: state.map_or_else(Default::default, |state| state.compaction.clone()),
-        generations: state.map_or(0, |state| state.generations).saturating_add(1),
-        key: keys.map(|keys| keys.bare),
-        guards: options.mode == GuardMode::Guard && !conversation.is_auxiliary(),
-        auto: switch.unwrap_or(app.config.compaction.auto),
-        ordered: inherited.compact_requested.then_some(commands.compacts),
-        fresh: inherited.compacted,
-        left_out: false,
-    }
-}
-
-/// Begins a summary after an answer, where one is due, and notes it in the compaction of `planned`. The caller runs
-/// the job once the state that names it is stored.
-pub(super) fn begin_summary_after(
+/// Begins a summary after an answer, if one is due, and notes it in the compaction of `planned`. The caller runs the job once
+/// the state that names it is stored.
+pub(in crate::proxy) fn begin_summary_after(
     session: &SessionContext,
     planned: &mut PlannedRequest,
     answer: JudgedAnswer<'_>,
@@ -159,8 +138,8 @@ fn begin_job(
         true => planned.recall.calibration,
         false => ratios.initial_calibration(&target.provider.name, &target.model),
     };
-    // Reasoning that goes out is not refused where the session knows that it is not stale. What asks the provider to drop
-    // it stands in no summary request.
+    // Reasoning is not refused if the session knows that it is not stale. A summary request does not ask the provider to
+    // drop reasoning.
     let is_valid =
         planned.reasoning.drop_by.is_none() && planned.recall.knows_newest_answer(&conversation);
     let repeats = is_same && (is_valid || !conversation.has_past_thinking());
@@ -181,10 +160,10 @@ fn begin_job(
     })
 }
 
-/// Runs the job that was begun after the answer. Stores the outcome of the job that this request has begun or joined,
-/// also before its answer, beside its session. Must be called after the state that names the job is stored: before
-/// that there may be no session.
-pub(super) fn run_summary(
+/// Runs the job that was begun after the answer. Stores the outcome of the job that this request has begun or joined, before
+/// or after its answer, beside its session. Must be called once the state that names the job is stored: until then there
+/// may be no session.
+pub(in crate::proxy) fn run_summary(
     session: &SessionContext,
     compaction: &CompactionStep,
     job: Option<SummaryJob<SummarySource>>,

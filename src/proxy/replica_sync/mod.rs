@@ -9,9 +9,9 @@
 //! providers that are not configured, are ignored.
 //!
 //! Every answer of the store has the version of the shared values, so that they are read only after a change. Stamps
-//! grow whatever the clocks say, and a lesson that an answer here has disproved since is ignored. Sessions' states
-//! need no sync: any replica finds them in the store. Breakers and refusals of `stream_options` are not shared: they
-//! decide which provider is asked, but not what a prompt contains.
+//! grow even if a clock is set back. A lesson is ignored if an answer of this replica has disproved it since. Sessions'
+//! states need no sync: any replica finds them in the store. Breakers and refusals of `stream_options` are not shared:
+//! they decide which provider is asked, but not what a prompt contains.
 
 mod row;
 
@@ -154,7 +154,7 @@ impl ReplicaSync {
             && (state.version != Some(version) || (!passed && state.pulled.is_none_or(is_old)))
     }
 
-    /// Merges one value where it is newer. Where this replica knows more, it marks the model as changed.
+    /// Merges one value if it is newer. If this replica knows more, it marks the model as changed.
     fn merge_value(&self, registry: &Registry, name: &Bytes, value: &[u8]) {
         let Some(row) = RowName::from_bytes(name) else {
             return;
@@ -182,7 +182,7 @@ impl ReplicaSync {
             (_, SharedFact::Window(lessons)) => {
                 let (endpoint, at_ms) = (&provider.endpoint, received.at_ms);
                 let learnt = &registry.learnt;
-                // They differ where a lesson of this replica contradicts.
+                // They differ if a lesson of this replica contradicts.
                 learnt
                     .merge_lessons(endpoint, &row.model, lessons, at_ms, now)
                     .is_news(&lessons)
@@ -198,8 +198,8 @@ impl ReplicaSync {
         }
     }
 
-    /// Publishes all new lessons, `within` a bound. When this returns, those that another caller was publishing are
-    /// published too. Failed ones are published with a later answer.
+    /// Publishes all new lessons, `within` a bound. If another caller is publishing, waits until its lessons are published too.
+    /// Lessons that could not be published are published with a later answer.
     ///
     /// CANCEL: lessons that a dropped call did not publish stay marked as changed.
     pub async fn publish(&self, registry: &Registry, within: Duration) {

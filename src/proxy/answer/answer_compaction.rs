@@ -1,27 +1,26 @@
 //! Answers a client that asks for its conversation to be compacted, in place of a provider that may not know how.
 //!
-//! The answer is one entry whose text stands for the conversation: a summary where compaction is on, made by its model
-//! and within its limits, and else a ledger. No failure of a summary fails the request. A stream begins at once and has
-//! comments while a summary is made. When the entry comes back, `Format::index_body` makes a message of it, so nothing
+//! The answer is one entry whose text stands for the conversation. If compaction is on, the text is a summary, made by its
+//! model and within its limits; else it is a ledger. No failure of a summary fails the request. A stream begins at once and
+//! has comments while a summary is made. When the entry comes back, `Format::index_body` makes a message of it, so nothing
 //! is kept here.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
-use super::{
-    ClientRequest, PlacedRequest, SessionContext,
-    keepalive_stream::stream_while_waiting,
-    plan::guard_policy,
-    response_headers::{ACTIONS, build_early_headers, stream_comment},
-    summary_due::summary_user,
-    wait_for_summary::begin_whole_summary_wait,
-};
+use super::keepalive_stream::stream_while_waiting;
 use crate::{
     compaction::SummaryCost,
     conversation::Conversation,
     format::{responses::answer::CompactionReply, usage::Usage},
     guard,
     http::{answer::json_response, limit::Hold},
+    proxy::{
+        ClientRequest, PlacedRequest, SessionContext,
+        plan::{guard_policy, summary_user},
+        response_headers::{ACTIONS, build_early_headers, stream_comment},
+        summary::begin_whole_summary_wait,
+    },
     unix_time::unix_seconds_now,
     wire::{Body, whole_body},
 };
@@ -44,7 +43,7 @@ struct CompactedText {
 }
 
 /// Answers a request whose conversation is to be compacted. `hold`: the body's share of the bytes in flight.
-pub(super) async fn answer_compaction(
+pub(in crate::proxy) async fn answer_compaction(
     request: ClientRequest,
     placed: PlacedRequest,
     shape: CompactionShape,
@@ -52,10 +51,7 @@ pub(super) async fn answer_compaction(
 ) -> Response<Body> {
     let streams = request.parsed.streams && shape == CompactionShape::Answer;
     request.notes.facts().is_stream = streams;
-    let mut head = match (&request.session, &placed.planned) {
-        (Some(session), Some(planned)) => build_early_headers(session, planned),
-        _ => HeaderMap::new(),
-    };
+    let mut head = build_early_headers(&request, &placed);
     let made = async move {
         let compacted = compact_conversation(&request, placed).await;
         drop(hold);
@@ -75,7 +71,7 @@ pub(super) async fn answer_compaction(
     answer
 }
 
-/// Makes the text that stands for the conversation, and waits for its summary where there is to be one.
+/// Makes the text that stands for the conversation. If it is to be a summary, waits for it.
 async fn compact_conversation(request: &ClientRequest, mut placed: PlacedRequest) -> CompactedText {
     let app = &request.app;
     let wait = begin_whole_summary_wait(request, &mut placed);

@@ -1,0 +1,14 @@
+//! The answer to a client: a provider's, relayed, with the rounds of the tool loop in it, or one that the proxy makes in its
+//! place.
+
+mod answer_compaction;
+mod keepalive_stream;
+mod proxy_answers;
+mod relay_answer;
+mod tool_loop;
+
+pub use self::answer_compaction::CompactionShape;
+pub(super) use self::{
+    answer_compaction::answer_compaction, keepalive_stream::answer_while_waiting,
+    relay_answer::relay_answer,
+};

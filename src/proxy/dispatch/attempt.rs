@@ -1,0 +1,265 @@
+//! One attempt at one candidate.
+//!
+//! After a refusal the request is sent again, changed:
+//!
+//! - without asking for the usage of a stream,
+//! - without the cache markers that the proxy added, and with or without the members that answers lack,
+//! - with the prompt elsewhere, and then without any of recovery's additions,
+//! - without old images,
+//! - asking the provider to drop thinking, and then without thinking ([`super::thinking_remedy`]),
+//! - smaller, if the conversation was too long ([`super::overflow_retry`]).
+//!
+//! Only headers and log show it. Nothing that the proxy adds may fail a request that would have worked without it.
+
+use std::time::Instant;
+
+use super::{
+    edit_body::{Extras, edit_body},
+    fallbacks::Fallbacks,
+    overflow_retry::{
+        Guesses, learn_from_guesses, overflow_answer, refit_after_guess, refit_after_overflow,
+        refit_to_size,
+    },
+    provider_reply::{CallCount, ProviderReply, SendError},
+    refusal::{Refusal, find_refusal},
+    thinking_remedy::ThinkingRemedy,
+};
+use crate::{
+    config::profile::AnswerFilling,
+    format::beta_header::Beta,
+    provider::thinking_refusal::ThinkingRefusal,
+    proxy::{
+        ClientRequest, PlacedRequest,
+        outgoing::clean_answer_headers,
+        plan::{plan_without_additions, plan_without_prompt_after_tool},
+    },
+    unix_time::unix_ms_now,
+};
+
+/// Asks the candidate of `placed`, where a changed request replaces the one before. `fallbacks`: none in a later tool
+/// round, which stays at its candidate.
+///
+/// # Errors
+/// No answer began, or one broke off before the proxy could relay it.
+pub(in crate::proxy) async fn attempt_request(
+    request: &ClientRequest,
+    placed: &mut PlacedRequest,
+    mut fallbacks: Option<&mut Fallbacks>,
+    calls: &mut CallCount,
+) -> Result<ProviderReply, SendError> {
+    let mut attempt = Attempt::begin(request, placed);
+    let reply = loop {
+        let reply = send_once(request, placed, attempt.extras, calls).await?;
+        let tries_drop = attempt.remedy.tries_drop();
+        let (reply, refusal) = find_refusal(request, placed, reply, tries_drop).await?;
+        let (reply, refusal) = attempt.prefer_refusal_of_filled(placed, reply, refusal);
+        let Some(refusal) = refusal else { break reply };
+        if !attempt.change_request(request, placed, refusal, fallbacks.as_deref_mut()) {
+            break overflow_answer(request.parsed.format, placed, reply, refusal);
+        }
+        attempt.keep_refusal(refusal, reply);
+    };
+    let reply = attempt.remedy.choose_answer(reply);
+    attempt.remedy.conclude(request, placed, &reply);
+    if reply.answer.status().is_success() {
+        attempt.remember_refusals(request, placed, &reply);
+    }
+    count_overflow(request, placed, &reply);
+    if reply.too_long {
+        // There is no end of an answer that would publish it.
+        let app = &request.app;
+        let within = app.config.store.save_timeout();
+        app.replica_sync.publish(&app.registry, within).await;
+    }
+    Ok(reply)
+}
+
+/// What one attempt has learnt from refusals so far.
+#[derive(Default)]
+struct Attempt {
+    /// What the next request asks for.
+    extras: Extras,
+    usage_refused: bool,
+    additions_refused: bool,
+    filling_refused: bool,
+    /// The newest refusal was of the cache markers. Only an answer to the same request without them proves it: another
+    /// change may be why a later request is answered.
+    markers_refused: bool,
+    /// The refusal of the request with members that were added by the model's name.
+    refused_filled: Option<ProviderReply>,
+    size_tries: u32,
+    guesses: Guesses,
+    remedy: ThinkingRemedy,
+}
+
+impl Attempt {
+    /// Begins with all extras that the candidate is not known to refuse.
+    fn begin(request: &ClientRequest, placed: &PlacedRequest) -> Self {
+        let (provider, model) = (&placed.target.provider, &placed.target.model);
+        Self {
+            extras: Extras {
+                usage: !provider.refuses_usage(model),
+                markers: provider.may_add_markers(model, Instant::now()),
+                drop_by: ThinkingRemedy::remembered_drop(placed),
+                thinking_off: ThinkingRemedy::remembers_thinking_off(request, placed),
+                filling: provider.answer_filling(model),
+            },
+            ..Self::default()
+        }
+    }
+
+    /// Replaces a refusal of answers that lack members by that of the same request with the members: they are demanded,
+    /// so it was another part of the request that was refused with them.
+    fn prefer_refusal_of_filled(
+        &mut self,
+        placed: &PlacedRequest,
+        reply: ProviderReply,
+        refusal: Option<Refusal>,
+    ) -> (ProviderReply, Option<Refusal>) {
+        let lacks_members = matches!(refusal, Some(Refusal::Thinking(ThinkingRefusal::Missing)));
+        let Some(refused) = self.refused_filled.take_if(|_| lacks_members) else {
+            return (reply, refusal);
+        };
+        self.filling_refused = false;
+        if self.additions_refused {
+            return (reply, refusal);
+        }
+        self.extras.filling = AnswerFilling::All;
+        let refusal = placed.has_additions().then_some(Refusal::Additions);
+        (refused, refusal)
+    }
+
+    /// Changes the request by what was refused of it. Returns whether it is sent again.
+    fn change_request(
+        &mut self,
+        request: &ClientRequest,
+        placed: &mut PlacedRequest,
+        refusal: Refusal,
+        fallbacks: Option<&mut Fallbacks>,
+    ) -> bool {
+        let (extras, guesses) = (&mut self.extras, &mut self.guesses);
+        self.markers_refused = matches!(refusal, Refusal::Markers);
+        match refusal {
+            Refusal::TooLong { overflow, .. } => {
+                return refit_after_overflow(request, placed, &overflow, guesses, fallbacks);
+            }
+            Refusal::TooLarge(size) => {
+                return refit_to_size(request, placed, size, &mut self.size_tries);
+            }
+            Refusal::Wordless => return refit_after_guess(request, placed, guesses),
+            Refusal::Thinking(refused) => {
+                return self.remedy.prepare(request, placed, extras, refused);
+            }
+            Refusal::ToDrop { named } => {
+                let remedy = &mut self.remedy;
+                return remedy.prepare_without_drop(request, placed, extras, named);
+            }
+            Refusal::Additions => {
+                if !placed.try_replan(request, plan_without_prompt_after_tool) {
+                    self.additions_refused = true;
+                    placed.change_plan(request, plan_without_additions);
+                }
+            }
+            Refusal::Usage => (extras.usage, self.usage_refused) = (false, true),
+            Refusal::Markers => extras.markers = false,
+            Refusal::Filling => {
+                (extras.filling, self.filling_refused) = (AnswerFilling::Nothing, true);
+            }
+        }
+        true
+    }
+
+    /// Keeps an answer that the client may get after all.
+    fn keep_refusal(&mut self, refusal: Refusal, reply: ProviderReply) {
+        match refusal {
+            // What was missing is added now. If that is refused too, it is for another reason, and the client's to know.
+            Refusal::Thinking(ThinkingRefusal::Missing) => {}
+            Refusal::Thinking(_) => self.remedy.keep_refusal(reply),
+            Refusal::Filling => self.refused_filled = Some(reply),
+            _ => {}
+        }
+    }
+
+    /// Remembers what was refused. Only a success proves it: an error may echo the request and be about something else.
+    fn remember_refusals(
+        &self,
+        request: &ClientRequest,
+        placed: &mut PlacedRequest,
+        reply: &ProviderReply,
+    ) {
+        let (provider, model) = (&placed.target.provider, &placed.target.model);
+        if self.usage_refused {
+            provider.note_usage_refused(model);
+        }
+        if self.markers_refused || reply.sent.markers {
+            provider.note_markers(model, !self.markers_refused, Instant::now());
+        }
+        if self.filling_refused {
+            provider.note_answer_filling(model, AnswerFilling::Nothing);
+        }
+        if self.additions_refused {
+            end_recovery(request, placed);
+        }
+        learn_from_guesses(request, placed, &self.guesses);
+    }
+}
+
+/// Counts an overflow and its outcome. A guess that did not help is no overflow.
+fn count_overflow(request: &ClientRequest, placed: &PlacedRequest, reply: &ProviderReply) {
+    let planned = placed.planned.as_ref();
+    let was_refitted = planned.is_some_and(|planned| planned.refits > 0);
+    let outcome = match reply.answer.status().is_success() && was_refitted {
+        true => "healed",
+        false if reply.too_long => "unhealed",
+        false => return,
+    };
+    let labels = [&*placed.target.provider.name, outcome];
+    let overflows = &request.app.metrics.overflows;
+    overflows.with_label_values(&labels).inc();
+}
+
+/// Sends the request once, with those of the extras that it takes.
+async fn send_once(
+    request: &ClientRequest,
+    placed: &mut PlacedRequest,
+    extras: Extras,
+    calls: &mut CallCount,
+) -> Result<ProviderReply, SendError> {
+    if let Some(planned) = &mut placed.planned {
+        planned.asked_ms = unix_ms_now();
+    }
+    let (body, sent) = edit_body(request, placed, extras);
+    let (trace, target) = (&request.notes.trace, &placed.target);
+    let planned = placed.planned.as_deref();
+    let tools = planned.and_then(|planned| planned.tools_beta(&planned.plan));
+    let betas = sent.drop_by.map(|_| Beta::Binding);
+    let betas: Vec<Beta> = betas.into_iter().chain(tools).collect();
+    let begun = Instant::now();
+    let answer = placed.head.send(trace, target, body, &betas).await;
+    let took = begun.elapsed();
+    calls.took += took;
+    calls.calls += 1;
+    let answer = answer?;
+    if answer.status().is_success() {
+        let latencies = &request.app.recent;
+        latencies.record_latency(&target.provider.name, took);
+    }
+    Ok(ProviderReply {
+        answer: clean_answer_headers(answer),
+        sent,
+        too_long: false,
+    })
+}
+
+/// Ends recovery in this session: the provider accepted the request only without recovery's additions.
+fn end_recovery(request: &ClientRequest, placed: &mut PlacedRequest) {
+    let (Some(session), Some(planned)) = (&request.session, &mut placed.planned) else {
+        return;
+    };
+    let provider = &*placed.target.provider.name;
+    tracing::warn!(
+        session = %session.inherited.session, provider, model = placed.target.model,
+        "provider {provider} refuses what recovery adds to requests; recovery is off for this session"
+    );
+    planned.recovery.mark_refused();
+}

@@ -1,0 +1,69 @@
+//! The body for a provider: the client's body with the plan's edits, and with what the proxy adds beside a plan.
+
+use serde_json::Value;
+
+use crate::{
+    config::profile::AnswerFilling,
+    conversation::edit::{Edits, Rope},
+    format::block_binding::MismatchField,
+    proxy::{ClientRequest, PlacedRequest, PlannedRequest},
+};
+
+/// What the proxy adds to a request for a provider, whatever the plan is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Extras {
+    /// It asks for the usage of a stream where the client does not.
+    pub usage: bool,
+    /// Cache markers where the client sets none.
+    pub markers: bool,
+    /// It asks for thinking to be dropped that does not fit what stands before it.
+    pub drop_by: Option<MismatchField>,
+    /// The model does not think, although the client asks for it.
+    pub thinking_off: bool,
+    /// Which answers get members that they lack; in what was sent, [`AnswerFilling::Nothing`] where none did.
+    pub filling: AnswerFilling,
+}
+
+/// Makes the body for the provider. Returns it with those of the extras that it has: a request may not take all of them.
+pub(super) fn edit_body(
+    request: &ClientRequest,
+    placed: &PlacedRequest,
+    extras: Extras,
+) -> (Rope, Extras) {
+    let planned = placed.planned.as_deref();
+    let mut edits = planned.map_or_else(Edits::default, PlannedRequest::request_edits);
+    let (parsed, profile) = (&request.parsed, placed.target.profile());
+    let mut sent = Extras {
+        filling: AnswerFilling::Nothing,
+        ..Extras::default()
+    };
+    if let Some(named) = parsed.find_renamed_model(&placed.target.model) {
+        let model = Value::from(placed.target.model.as_str()).to_string();
+        edits.replace(named, model);
+    }
+    let Some(conversation) = &parsed.conversation else {
+        return (edits.apply(&parsed.bytes), sent);
+    };
+    if placed.stands_in {
+        conversation.keep_one_answer_cap(profile, &mut edits);
+    }
+    conversation.take_out_annotations(&mut edits);
+    sent.usage = extras.usage && conversation.ask_usage(&mut edits);
+    sent.thinking_off = extras.thinking_off && conversation.switch_thinking_off(&mut edits);
+    let mut asks_to_drop = |by: &_| conversation.ask_to_drop_thinking(*by, &mut edits);
+    let drop_by = extras.drop_by.filter(|_| !sent.thinking_off);
+    sent.drop_by = drop_by.filter(&mut asks_to_drop);
+    let mut body = edits.apply(&parsed.bytes);
+    if !planned.is_some_and(PlannedRequest::is_guarded) {
+        return (body, sent);
+    }
+    if let Some(filled) = conversation.add_required_members(&body, profile, extras.filling) {
+        (body, sent.filling) = (filled, extras.filling);
+    }
+    if extras.markers
+        && let Some(marked) = conversation.add_cache_markers(&body)
+    {
+        (body, sent.markers) = (marked, true);
+    }
+    (body, sent)
+}

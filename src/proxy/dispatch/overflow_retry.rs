@@ -1,0 +1,263 @@
+//! Fits a conversation anew that was too long for its provider.
+//!
+//! The numbers of a refusal are learnt, and the conversation is fitted anew and sent again, three times at most. A refusal
+//! without words teaches nothing by itself: half of the conversation is tried, and only if that is answered the first
+//! one was too long. If no refusal names a number, the last try keeps only what must stay. If that is refused too,
+//! nothing is learnt. An overflow that stays is answered in the words that the clients of the format look for.
+//! A refusal of bytes or images is healed by leaving out the oldest images first, and teaches nothing.
+//!
+//! If the window of a model is only guessed, the first refusal is expected: nothing was cut before it. If the request
+//! would be cut now, a configured larger model comes first.
+//!
+//! The lesson (`provider/learnt_windows.rs`) holds for all sessions of the model until it expires, so the next
+//! request fits at once. A prompt that the provider counted becomes the calibration's anchor. A request that cannot
+//! get smaller may fall back to a larger window. An overflow opens no circuit, and is never sent again unchanged.
+
+use std::time::SystemTime;
+
+use http::{HeaderValue, Response, StatusCode};
+
+use super::{fallbacks::Fallbacks, provider_reply::ProviderReply, refusal::Refusal};
+use crate::{
+    conversation::Format,
+    http::answer::{ERROR_HEADER, json_response},
+    provider::{
+        Target, Window,
+        learnt_windows::{Lessons, RefusedPrompt},
+        overflow::Overflow,
+        size_refusal::SizeRefusal,
+    },
+    proxy::{
+        App, ClientRequest, PlacedRequest,
+        plan::{
+            clear_old_media, halve_request, keep_least, log_cuts, refit_request,
+            remeasure_for_target,
+        },
+    },
+    wire::Body,
+};
+
+/// Times that one request is fitted anew at one candidate.
+const MAX_REFITS: u32 = 3;
+
+/// Expected tokens from which on a refusal without words may be an overflow.
+const LEAST_GUESSED: u32 = 4_000;
+
+/// Steps and messages with older images that stay after a first refusal of images or bytes, at most: providers that take
+/// fewer pixels of many images mean more than 20.
+const MOST_OLD_IMAGES: usize = 8;
+
+/// What was refused without a reason, perhaps for its length, or without a number.
+#[derive(Default)]
+pub(super) struct Guesses {
+    refused: Vec<RefusedPrompt>,
+    /// What was known of the window before the first refusal without a number.
+    known_before: Option<Option<Lessons>>,
+}
+
+impl Guesses {
+    /// After a refusal without a number: whether another refit may help. After the last one, what must stay is refused too, so
+    /// none of the refusals was about the window, and what they taught is taken back.
+    fn may_refit(&mut self, app: &App, target: &Target, refits: u32) -> bool {
+        let (learnt, endpoint) = (&app.registry.learnt, &target.provider.endpoint);
+        let known = || learnt.export_lessons(endpoint, &target.model, SystemTime::now());
+        let before = *self.known_before.get_or_insert_with(known);
+        if refits == MAX_REFITS {
+            learnt.restore_lessons(endpoint, &target.model, before);
+        }
+        refits < MAX_REFITS
+    }
+}
+
+/// Learns from an overflow and fits the request anew, unless a larger model is asked instead. Returns whether the request got
+/// smaller.
+pub(super) fn refit_after_overflow(
+    request: &ClientRequest,
+    placed: &mut PlacedRequest,
+    overflow: &Overflow,
+    guesses: &mut Guesses,
+    fallbacks: Option<&mut Fallbacks>,
+) -> bool {
+    let planned = placed.planned.as_deref();
+    let Some((followed, planned)) = request.followed_conversation().zip(planned) else {
+        return false;
+    };
+    // An answer cap beyond the window is the client's error, unless the cap may be lowered.
+    let answer_alone = overflow.is_filled_by_answer() && !planned.may_lower_cap();
+    if !planned.is_guarded() || answer_alone {
+        return false;
+    }
+    let (app, target) = (&request.app, &mut placed.target);
+    let has_numbers = *overflow != Overflow::default();
+    if !has_numbers && !guesses.may_refit(app, target, planned.refits) {
+        return false;
+    }
+    let refused = planned.describe_refusal(overflow);
+    let lesson = app.registry.learn_from_refusal(target, &refused);
+    let sync = &app.replica_sync;
+    sync.mark_changed(&target.provider.name, &target.model);
+    target.window = app.registry.current_window(target);
+    let counted = refused.count_prompt_tokens();
+    let may_refit = planned.refits < MAX_REFITS;
+    let is_last = !has_numbers && planned.refits + 1 == MAX_REFITS;
+    let smaller = match is_last {
+        _ if !may_refit => None,
+        true => keep_least(followed, planned),
+        false => refit_request(followed, planned, target, counted),
+    };
+    let goes_to_larger = |it: &_| fallbacks.is_some_and(|all| all.queue_larger_model(request, it));
+    // The levels go by what the window is taken for.
+    let smaller = smaller.map(|it| remeasure_for_target(followed, it, target));
+    let Some(smaller) = smaller.filter(|it| !goes_to_larger(it)) else {
+        // The refusal stands, with the window that was learnt.
+        let measured = remeasure_for_target(followed, planned.clone(), target);
+        placed.set_plan(followed, measured);
+        return false;
+    };
+    let refit = smaller.refits;
+    log_cuts(followed.session.inherited.session, &smaller);
+    placed.set_plan(followed, smaller);
+    let target = &placed.target;
+    tracing::warn!(
+        provider = &*target.provider.name,
+        model = target.model,
+        ?lesson,
+        counted,
+        window = target.window.tokens,
+        input_limit = target.window.input,
+        "overflow: {:?} refused a conversation as too long; sending a smaller one (refit {refit} of {MAX_REFITS})",
+        target.id()
+    );
+    true
+}
+
+/// Fits a long request anew that was refused without a reason. Returns whether it got smaller.
+pub(super) fn refit_after_guess(
+    request: &ClientRequest,
+    placed: &mut PlacedRequest,
+    guesses: &mut Guesses,
+) -> bool {
+    let planned = placed.planned.as_deref();
+    let Some((followed, planned)) = request.followed_conversation().zip(planned) else {
+        return false;
+    };
+    let expected = planned.expected_tokens();
+    if !planned.is_guarded() || expected < LEAST_GUESSED || planned.refits == MAX_REFITS {
+        return false;
+    }
+    let refused = planned.describe_refusal(&Overflow::default());
+    let mut guessed = placed.target.clone();
+    guessed.window.input = Some(expected / 2);
+    let smaller = match planned.refits + 1 == MAX_REFITS {
+        true => keep_least(followed, planned),
+        false => refit_request(followed, planned, &guessed, None),
+    };
+    let Some(smaller) = smaller else {
+        return false;
+    };
+    log_cuts(followed.session.inherited.session, &smaller);
+    guesses.refused.push(refused);
+    placed.target = guessed;
+    placed.set_plan(followed, smaller);
+    true
+}
+
+/// Plans a request anew whose bytes or images were refused. First half of the older images stay, [`MOST_OLD_IMAGES`] at most,
+/// then none of them, and then the prompt is halved: once for images, three times for bytes. `tries` counts these. Teaches
+/// nothing about the window. Returns whether the request got smaller.
+pub(super) fn refit_to_size(
+    request: &ClientRequest,
+    placed: &mut PlacedRequest,
+    refused: SizeRefusal,
+    tries: &mut u32,
+) -> bool {
+    let provider = placed.target.provider.name.clone();
+    let halves = match refused {
+        SizeRefusal::Images => 1,
+        SizeRefusal::Bytes => 3,
+    };
+    while *tries < 2 + halves {
+        let nth = *tries;
+        *tries += 1;
+        let is_smaller = placed.try_replan(request, |followed, planned| match nth {
+            0 => clear_old_media(followed, planned, MOST_OLD_IMAGES),
+            1 => clear_old_media(followed, planned, 0),
+            _ => halve_request(followed, planned),
+        });
+        if is_smaller {
+            tracing::warn!(
+                provider = &*provider,
+                model = placed.target.model,
+                "{provider} refused the {} of a request; sending it again without the oldest",
+                match refused {
+                    SizeRefusal::Images => "images",
+                    SizeRefusal::Bytes => "bytes",
+                }
+            );
+            return true;
+        }
+    }
+    false
+}
+
+/// Learns from requests that were refused without a reason, after a smaller one was answered.
+pub(super) fn learn_from_guesses(
+    request: &ClientRequest,
+    placed: &mut PlacedRequest,
+    guesses: &Guesses,
+) {
+    if guesses.refused.is_empty() {
+        return;
+    }
+    let (app, target) = (&request.app, &mut placed.target);
+    for refused in &guesses.refused {
+        app.registry.learn_from_refusal(target, refused);
+    }
+    target.window = app.registry.current_window(target);
+    let (provider, model) = (&*target.provider.name, &*target.model);
+    app.replica_sync.mark_changed(provider, model);
+    tracing::warn!(
+        provider,
+        model,
+        limit = target.window.input,
+        "overflow: {provider} refused a long conversation without a reason and answered a shorter one"
+    );
+    let target = target.clone();
+    placed.change_plan(request, |followed, planned| {
+        remeasure_for_target(followed, planned, &target)
+    });
+}
+
+/// The answer if no smaller request helps: an overflow in the words that the clients of the format look for.
+pub(super) fn overflow_answer(
+    format: Format,
+    placed: &PlacedRequest,
+    reply: ProviderReply,
+    refusal: Refusal,
+) -> ProviderReply {
+    let Refusal::TooLong { overflow, classic } = refusal else {
+        return reply;
+    };
+    let planned = placed.planned.as_ref();
+    let is_unguarded = planned.is_some_and(|planned| !planned.is_guarded());
+    let answer = match is_unguarded || classic {
+        true => reply.answer,
+        false => overflow_response(format, &overflow, placed.target.window),
+    };
+    ProviderReply {
+        answer,
+        too_long: true,
+        ..reply
+    }
+}
+
+/// An overflow in the words that the client's own recovery looks for.
+fn overflow_response(format: Format, overflow: &Overflow, window: Window) -> Response<Body> {
+    let window = overflow.window.or(window.claimed_tokens());
+    let fault = format.overflow_error(window, overflow.prompt_tokens);
+    let mut answer = json_response(StatusCode::BAD_REQUEST, format.error_body(&fault));
+    if let Ok(code) = HeaderValue::try_from(fault.code.unwrap_or_default()) {
+        answer.headers_mut().insert(ERROR_HEADER, code);
+    }
+    answer
+}

@@ -1,0 +1,322 @@
+//! What a provider refuses of a request, as far as another request may avoid it.
+//!
+//! Every 4xx and 5xx is read for it. If the profile says that errors come inside a success, a whole answer is read too,
+//! and the first event of a stream, whose head is held for it 2 s at most. The answer is passed on unchanged.
+//!
+//! Every provider words a refusal of additions differently, so only evidence against it is looked for: an overflow is about
+//! the conversation, and most server errors have other reasons. A wrong guess costs one more request, or leaves the
+//! client an error that the proxy caused. Some providers refuse every request with `stream_options` (Mistral's API and some
+//! model gateways answer 422, Databricks 400); if the client asked for the usage itself, that refusal is its answer.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::StatusCode;
+use serde_json::Value;
+
+use super::provider_reply::{ProviderReply, SendError, is_stream, read_short};
+use crate::{
+    config::profile::AnswerFilling,
+    conversation::Format,
+    format::{error_body::ErrorBody, refusal::CHAT_TEMPLATE_WORDS},
+    provider::{
+        overflow::{self, Overflow, OverflowVerdict},
+        size_refusal::{SizeRefusal, detect_size_refusal},
+        thinking_refusal::{ThinkingRefusal, detect_thinking_refusal, names_binding},
+    },
+    proxy::{ClientRequest, PlacedRequest},
+    relay::{FirstEvent, peek_first_event},
+};
+
+/// How long the head of a stream is held for its first event, which may be an error.
+const FIRST_EVENT_WITHIN: Duration = Duration::from_secs(2);
+
+/// Fields that a refusal to report usage names.
+const USAGE_WORDS: [&str; 2] = ["stream_options", "include_usage"];
+
+/// What a provider refuses.
+#[derive(Clone, Copy)]
+pub(super) enum Refusal {
+    TooLong {
+        overflow: Overflow,
+        /// As the clients of the format look for it, so that it stays as it came.
+        classic: bool,
+    },
+    /// The bytes of the request, or its images.
+    TooLarge(SizeRefusal),
+    /// The request, without any reason.
+    Wordless,
+    /// Perhaps recovery's additions.
+    Additions,
+    /// To report the usage of a stream.
+    Usage,
+    /// Perhaps the members that were added to answers by the model's name.
+    Filling,
+    /// Perhaps the cache markers that the proxy added: the model is not known to take them.
+    Markers,
+    /// Thinking of earlier answers.
+    Thinking(ThinkingRefusal),
+    /// The member that asks the provider to drop thinking. `named`: the error says so; else it is a guess.
+    ToDrop { named: bool },
+}
+
+/// Reads an answer as far as it may be a refusal. `tries_drop`: this attempt asks the provider to drop thinking, and the
+/// session does not know whether it takes that.
+///
+/// # Errors
+/// The answer broke off.
+pub(super) async fn find_refusal(
+    request: &ClientRequest,
+    placed: &PlacedRequest,
+    reply: ProviderReply,
+    tries_drop: bool,
+) -> Result<(ProviderReply, Option<Refusal>), SendError> {
+    let status = reply.answer.status();
+    if status.is_success() {
+        return find_refusal_inside(request, placed, reply).await;
+    }
+    if !status.is_client_error() && !status.is_server_error() {
+        return Ok((reply, None));
+    }
+    let format = request.parsed.format;
+    let read = read_short(format, reply.answer, &placed.target.provider.name).await;
+    let (answer, text) = read.map_err(|bad| match status.is_server_error() {
+        true => SendError::Failing(bad),
+        false => SendError::Broken(bad),
+    })?;
+    let reply = ProviderReply { answer, ..reply };
+    let text = text.unwrap_or_default();
+    let refusal = judge_error(format, placed, &reply, &text, tries_drop);
+    Ok((reply, refusal))
+}
+
+/// What an error refuses; the first rule that fits counts.
+fn judge_error(
+    format: Format,
+    placed: &PlacedRequest,
+    reply: &ProviderReply,
+    text: &Bytes,
+    tries_drop: bool,
+) -> Option<Refusal> {
+    let (status, sent, target) = (reply.answer.status(), reply.sent, &placed.target);
+    if sent.usage && refuses_usage(status, text) {
+        return Some(Refusal::Usage);
+    }
+    if let Some(refused) = detect_thinking_refusal(status, text) {
+        return Some(Refusal::Thinking(refused));
+    }
+    let named = sent.drop_by.is_some() && names_binding(text);
+    let takes_markers = || target.provider.takes_markers(&target.model, Instant::now());
+    let may_refuse_markers = sent.markers && !takes_markers();
+    let refused_size = detect_size_refusal(status, text);
+    let may_be_addition = || refuses_additions(status, text);
+    match overflow::detect_overflow(status, text) {
+        OverflowVerdict::Overflow(overflow) => Some(Refusal::TooLong {
+            classic: status == StatusCode::BAD_REQUEST && is_classic(format, text),
+            overflow,
+        }),
+        _ if named || tries_drop && is_bad_request(status) => Some(Refusal::ToDrop { named }),
+        // A 413 without a word is about bytes.
+        OverflowVerdict::Wordless if status == StatusCode::PAYLOAD_TOO_LARGE => {
+            Some(Refusal::TooLarge(SizeRefusal::Bytes))
+        }
+        OverflowVerdict::Wordless if may_refuse_markers => Some(Refusal::Markers),
+        OverflowVerdict::Wordless => Some(Refusal::Wordless),
+        OverflowVerdict::Other if refused_size.is_some() => refused_size.map(Refusal::TooLarge),
+        OverflowVerdict::Other if !may_be_addition() => None,
+        OverflowVerdict::Other if may_refuse_markers => Some(Refusal::Markers),
+        OverflowVerdict::Other if sent.filling == AnswerFilling::ByName => Some(Refusal::Filling),
+        OverflowVerdict::Other => placed.has_additions().then_some(Refusal::Additions),
+    }
+}
+
+/// Finds errors inside a success, where the provider's profile says that it sends them so.
+async fn find_refusal_inside(
+    request: &ClientRequest,
+    placed: &PlacedRequest,
+    reply: ProviderReply,
+) -> Result<(ProviderReply, Option<Refusal>), SendError> {
+    let (provider, format) = (&placed.target.provider, request.parsed.format);
+    if !format
+        .refine_profile(*provider.config.profile)
+        .errors_inside
+    {
+        return Ok((reply, None));
+    }
+    if !is_stream(&reply.answer, request.parsed.streams) {
+        let (answer, text) = read_short(format, reply.answer, &provider.name).await?;
+        let reply = ProviderReply { answer, ..reply };
+        let judge = |text: Bytes| {
+            let verdict = overflow::detect_overflow(StatusCode::OK, &text);
+            judge_success(&text, verdict, false)
+        };
+        return Ok((reply, text.and_then(judge)));
+    }
+    let (answer, first) = peek_first_event(format, reply.answer, FIRST_EVENT_WITHIN).await;
+    let reply = ProviderReply { answer, ..reply };
+    let refusal = match first {
+        FirstEvent::Event(data) => {
+            let verdict = overflow::detect_overflow_in_event(&data);
+            judge_success(&data, verdict, format.rules().tells_overflow_in_stream)
+        }
+        FirstEvent::Nothing => Some(Refusal::Wordless),
+        FirstEvent::Unknown => None,
+    };
+    Ok((reply, refusal))
+}
+
+/// The refusal in an answer whose status is a success.
+fn judge_success(text: &Bytes, verdict: OverflowVerdict, classic: bool) -> Option<Refusal> {
+    match (detect_thinking_refusal(StatusCode::OK, text), verdict) {
+        (Some(refused), _) => Some(Refusal::Thinking(refused)),
+        (None, OverflowVerdict::Overflow(overflow)) => Some(Refusal::TooLong { overflow, classic }),
+        (None, _) => None,
+    }
+}
+
+/// Whether an overflow is in the words that the clients of the format look for, so that it can stay as it came.
+fn is_classic(format: Format, text: &[u8]) -> bool {
+    ErrorBody::parse_body(text).is_some_and(|fault| format.is_overflow_error(&fault))
+}
+
+/// Whether an error says that the request itself cannot be accepted.
+pub(super) fn is_bad_request(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY
+    )
+}
+
+/// Whether an error may be about what the proxy added. Providers refuse with 400 or 422 what their grammar does not
+/// allow; templates of local engines fail with 500.
+fn refuses_additions(status: StatusCode, text: &Bytes) -> bool {
+    let may_refuse = match status {
+        _ if is_bad_request(status) => true,
+        StatusCode::INTERNAL_SERVER_ERROR => {
+            let text = String::from_utf8_lossy(text).to_lowercase();
+            CHAT_TEMPLATE_WORDS.iter().any(|word| text.contains(word))
+        }
+        _ => false,
+    };
+    may_refuse && overflow::detect_overflow(status, text) == OverflowVerdict::Other
+}
+
+/// Whether an error, in any shape, refuses to report the usage of a stream.
+fn refuses_usage(status: StatusCode, body: &[u8]) -> bool {
+    is_bad_request(status)
+        && match serde_json::from_slice(body) {
+            Ok(error) => names_usage(&error),
+            Err(_) => contains_usage_words(&String::from_utf8_lossy(body)),
+        }
+}
+
+fn names_usage(error: &Value) -> bool {
+    match error {
+        Value::String(text) => contains_usage_words(text),
+        Value::Array(list) => list.iter().any(names_usage),
+        // Validators repeat the request's fields under `input`.
+        Value::Object(members) => members
+            .iter()
+            .any(|(name, value)| name != "input" && names_usage(value)),
+        _ => false,
+    }
+}
+
+fn contains_usage_words(text: &str) -> bool {
+    USAGE_WORDS.iter().any(|word| text.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use http::StatusCode;
+
+    use super::{refuses_additions, refuses_usage};
+
+    #[test]
+    fn an_overflow_is_never_taken_for_a_refusal_of_additions() {
+        let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
+        let data = std::env::var_os("PLIMSOLL_DATA").map_or(beside, PathBuf::from);
+        let Ok(errors) = std::fs::read_dir(data.join("errors")) else {
+            println!("the recorded errors are absent");
+            return;
+        };
+        let mut overflows = 0;
+        for entry in errors {
+            let path = entry.unwrap().path();
+            if path.extension().is_none_or(|kind| kind != "json") {
+                continue;
+            }
+            let error: serde_json::Value =
+                serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+            let status = error["http_status"].as_u64().unwrap_or(0);
+            let status = StatusCode::from_u16(status as u16).unwrap_or(StatusCode::OK);
+            if error["context_overflow"] == true && [400, 422, 500].contains(&status.as_u16()) {
+                overflows += 1;
+                let body = error["body"].as_str().unwrap_or_default().to_owned();
+                assert!(
+                    !refuses_additions(status, &body.into()),
+                    "{}",
+                    path.display()
+                );
+            }
+        }
+        assert!(overflows > 20, "the recorded errors are there");
+    }
+
+    #[test]
+    fn refusals_of_additions_differ_from_other_failures() {
+        let check = |status: u16, text: &'static str, refused: bool| {
+            let status = StatusCode::from_u16(status).unwrap();
+            assert_eq!(refuses_additions(status, &text.into()), refused, "{text}");
+        };
+        check(400, "messages with role 'tool' must be a response", true);
+        check(422, "Extra inputs are not permitted", true);
+        check(
+            400,
+            "Invalid 'tools[3].function.description': string too long. Expected a string with maximum length 1024",
+            true,
+        );
+        check(500, "Jinja template: roles must alternate", true);
+        check(500, "out of memory", false);
+        check(
+            400,
+            r#"{"error":{"message":"too much","code":"context_length_exceeded"}}"#,
+            false,
+        );
+    }
+
+    #[test]
+    fn refusals_of_usage_differ_from_other_errors() {
+        let check = |body: &'static str, refused: bool| {
+            assert_eq!(
+                refuses_usage(StatusCode::BAD_REQUEST, body.as_bytes()),
+                refused,
+                "{body}"
+            );
+        };
+        check(
+            r#"{"detail":[{"type":"extra_forbidden","loc":["body","stream_options"],"msg":"Extra inputs are not permitted","input":{"include_usage":true}}]}"#,
+            true,
+        );
+        check(
+            r#"{"error_code":"BAD_REQUEST","message":"json: unknown field \"stream_options\""}"#,
+            true,
+        );
+        check(
+            r#"{"error":{"message":"Unknown parameter","param":"stream_options.include_usage"}}"#,
+            true,
+        );
+        check("Unrecognized request argument: include_usage", true);
+        check(
+            r#"{"detail":[{"loc":["body","messages"],"msg":"Field required","input":{"stream_options":{"include_usage":true},"x":["stream_options"]}}]}"#,
+            false,
+        );
+        check(
+            r#"{"error":{"message":"context_length_exceeded","param":"messages"}}"#,
+            false,
+        );
+        check("", false);
+    }
+}
