@@ -7,7 +7,6 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
 use super::{MAX_NAME_BYTES, SANE_WINDOWS, family::Families};
@@ -31,20 +30,6 @@ pub(crate) struct WindowTable {
     /// The providers of each model, with their windows.
     models: HashMap<String, Vec<(String, Window)>>,
     families: Families,
-}
-
-/// A provider in the form of models.dev.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ListedProvider<'a> {
-    #[serde(borrow)]
-    models: HashMap<String, &'a RawValue>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ListedModel {
-    limit: Value,
 }
 
 impl WindowTable {
@@ -148,12 +133,11 @@ pub(super) fn parse_table(bytes: &[u8]) -> Option<WindowTable> {
     let mut table = WindowTable::clone(built_in_table());
     table.rows = 0;
     for (provider, listed) in list {
-        let listed: ListedProvider = serde_json::from_str(listed.get()).unwrap_or_default();
-        for (name, model) in listed.models {
-            let model: ListedModel = serde_json::from_str(model.get()).unwrap_or_default();
-            let tokens = |key: &str| u32::try_from(model.limit.get(key)?.as_u64()?).ok();
+        let listed: Value = serde_json::from_str(listed.get()).unwrap_or_default();
+        for (name, model) in listed["models"].as_object().into_iter().flatten() {
+            let tokens = |key: &str| u32::try_from(model["limit"][key].as_u64()?).ok();
             if let Some(context) = tokens("context") {
-                table.add_row(&provider, &name, context, tokens("input"));
+                table.add_row(&provider, name, context, tokens("input"));
             }
         }
     }

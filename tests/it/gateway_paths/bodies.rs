@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use futures_util::stream;
+use futures_util::{StreamExt, stream};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use tokio::{
