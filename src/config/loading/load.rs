@@ -1,6 +1,6 @@
 //! Loads settings: built-in defaults, overridden by the file, the environment and the flags, in that order.
 //!
-//! Each source becomes one of the [`Layers`]. Only [`Environment::from_process`] reads the variables of the process.
+//! Each source becomes one of the [`Layers`].
 
 use std::{
     fs, io,
