@@ -39,6 +39,7 @@ HEAD = """\
 # input: the largest prompt, where it is lower than the window. output: the largest answer. Empty: not known.
 # Names are in lower case; rows are sorted. Made by tools/catalogue.py.
 # date: %s
+# since: %d
 """
 
 
@@ -95,7 +96,7 @@ def read_file(path):
 
 
 def main(date, paths):
-    datetime.date.fromisoformat(date)
+    since = datetime.datetime.fromisoformat(date + "T00:00:00+00:00").timestamp()
     sources, table = [], {}
     for path in paths:
         named, facts = read_file(path)
@@ -109,7 +110,7 @@ def main(date, paths):
             if window and window >= LEAST_WINDOW and row[1] and not re.search(r"[\t\n]", model):
                 table.setdefault(row, (window, prompt if prompt and prompt < window else None, answer))
     lines = ["\t".join([*row, *("" if n is None else str(n) for n in table[row])]) for row in sorted(table)]
-    sys.stdout.write(HEAD % date + "".join("# from: %s\n" % source for source in sources) + "\n".join(lines) + "\n")
+    sys.stdout.write(HEAD % (date, since) + "".join("# from: %s\n" % source for source in sources) + "\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -3,8 +3,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::load::LoadKind;
-
 /// Times in seconds, memory in bytes, rates a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Figure {
@@ -26,6 +24,25 @@ pub(crate) enum Figure {
     Fresh,
     Idle,
     Open,
+}
+
+/// What is asked of a peer during one turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum)]
+pub(crate) enum LoadKind {
+    /// One connection, closed loop: latency.
+    Latency,
+    /// Many connections, closed loop: throughput and processor time.
+    Busy,
+    /// Requests at fixed times, whether or not answers have come; latency from the planned time.
+    Open,
+    /// One connection, streams without pauses: the first byte, and the whole.
+    Stream,
+    /// A few paced streams: the delay added to each event.
+    Events,
+    /// Many paced streams: the processor time of each event.
+    Flood,
+    /// Memory, idle and with 1,000 open streams. One turn only.
+    Memory,
 }
 
 pub(crate) type FigureSample = BTreeMap<Figure, f64>;

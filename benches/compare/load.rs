@@ -20,27 +20,9 @@ use tokio::{
 use crate::{
     bodies::{BodySize, Mode, bodies},
     client::{LoadClient, PeerAddress, TimeReader, TimedAnswer, io_failure},
-    figures::{Figure, FigureSample, quantile},
+    figures::{Figure, FigureSample, LoadKind, quantile},
     peers::{Peer, Speed},
 };
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum)]
-pub(crate) enum LoadKind {
-    /// One connection, closed loop: latency.
-    Latency,
-    /// Many connections, closed loop: throughput and processor time.
-    Busy,
-    /// Requests at fixed times, whether or not answers have come; latency from the planned time.
-    Open,
-    /// One connection, streams without pauses: the first byte, and the whole.
-    Stream,
-    /// A few paced streams: the delay added to each event.
-    Events,
-    /// Many paced streams: the processor time of each event.
-    Flood,
-    /// Memory, idle and with 1,000 open streams. One turn only.
-    Memory,
-}
 
 pub(crate) struct PeerLoad {
     pub(crate) kind: LoadKind,
@@ -53,7 +35,7 @@ pub(crate) struct PeerLoad {
 /// Time limit for all streams of a turn to have their first event.
 const BEGINNING: Duration = Duration::from_secs(40);
 
-/// Streams of [`Kind::Memory`].
+/// Streams of [`LoadKind::Memory`].
 pub(crate) const STREAMS: usize = 1_000;
 
 impl PeerLoad {
@@ -79,12 +61,6 @@ impl PeerLoad {
         self.bodies[at % self.bodies.len()].clone()
     }
 
-    /// Sends one request, and reads the answer only.
-    pub(crate) async fn ask_once(&self, door: &PeerAddress) -> io::Result<()> {
-        let mut client = LoadClient::new(door.clone());
-        client.ask(self.body(), self.mode).await.map(drop)
-    }
-
     /// Sends one unmeasured request, which wakes the peer and shows whether it accepts the load.
     ///
     /// # Errors
@@ -101,7 +77,7 @@ impl PeerLoad {
         peer.check_actions(&answer.headers)
     }
 
-    /// One turn of a peer. `rate` is that of [`Kind::Open`], in requests a second.
+    /// One turn of a peer. `rate` is that of [`LoadKind::Open`], in requests a second.
     pub(crate) async fn measure_turn(
         self: &Arc<Self>,
         peer: &Peer,

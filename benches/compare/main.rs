@@ -37,7 +37,11 @@ use std::io::{self, Write};
 
 use clap::Parser;
 
-use self::{bodies::SIZES, figures::DIRECT, load::LoadKind, peers::NAMES};
+use self::{
+    bodies::SIZES,
+    figures::{DIRECT, LoadKind},
+    peers::NAMES,
+};
 
 /// Compares the proxy with its peers.
 #[derive(Parser)]

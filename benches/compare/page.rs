@@ -5,8 +5,8 @@ use std::{fs, io, path::Path};
 use crate::{
     bodies::SIZES,
     client::io_failure,
-    figures::{DIRECT, Figure, Figures, TableRow},
-    load::{LoadKind, STREAMS},
+    figures::{DIRECT, Figure, Figures, LoadKind, TableRow},
+    load::STREAMS,
     plot::{Plot, Series, bars, lines},
     run::RunResults,
     table::{count, megabytes, tables, time},

@@ -9,8 +9,8 @@ use std::{
 use crate::{
     Options,
     bodies::{BodySize, SIZES},
-    figures::{DIRECT, Figure, FigureSample, Figures},
-    load::{LoadKind, PeerLoad},
+    figures::{DIRECT, Figure, FigureSample, Figures, LoadKind},
+    load::PeerLoad,
     peers::{self, Peer, Speed},
     provider,
 };

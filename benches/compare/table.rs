@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use crate::{
     bodies::SIZES,
-    figures::{DIRECT, Figure, Figures, NGINX, TableRow},
-    load::{LoadKind, STREAMS},
+    figures::{DIRECT, Figure, Figures, LoadKind, NGINX, TableRow},
+    load::STREAMS,
     run::{RunResults, SLOW_ROUNDS},
 };
 

@@ -1,17 +1,13 @@
-//! The resources of an idle proxy, and how many of them are allowed at the end.
+//! Measures the resources of an idle proxy, and checks how many of them are allowed at the end.
 
 use std::sync::Arc;
 
-use super::{pause, provider::SoakProviders, proxy::ProxyProcess, run_state::RunState};
-
-/// The resources of an idle proxy.
-#[derive(Clone, Debug)]
-pub(crate) struct IdleResources {
-    pub(crate) name: &'static str,
-    pub(crate) rss_kb: u64,
-    pub(crate) files: usize,
-    pub(crate) threads: u64,
-}
+use super::{
+    pause,
+    provider::SoakProviders,
+    proxy::{IdleResources, ProxyProcess},
+    run_state::RunState,
+};
 
 /// The allowed increase since the warm-up.
 const MORE_FILES: usize = 8;

@@ -43,9 +43,8 @@ use std::{
 
 use self::{
     fleet::Fleet,
-    idle::IdleResources,
     provider::SoakProviders,
-    proxy::ProxyProcess,
+    proxy::{IdleResources, ProxyProcess},
     redis::SoakRedis,
     run_state::{RunState, SoakPhase},
 };

@@ -8,7 +8,10 @@ use std::{
 
 use tokio::task::JoinSet;
 
-use super::{idle::IdleResources, proxy::ProxyProcess, run_state::RunState};
+use super::{
+    proxy::{IdleResources, ProxyProcess},
+    run_state::RunState,
+};
 
 const EVERY: Duration = Duration::from_secs(10);
 

@@ -17,7 +17,6 @@ use tokio::task::JoinSet;
 
 use super::{
     conversation::MODELS,
-    idle::IdleResources,
     pause,
     provider::{PROFILES, SoakProviders},
     redis::SoakRedis,
@@ -40,6 +39,15 @@ pub(crate) struct ProxyProcess {
     /// Reloads found in the log.
     reloaded: Arc<AtomicU64>,
     _log: Mutex<JoinSet<()>>,
+}
+
+/// The resources of an idle proxy.
+#[derive(Clone, Debug)]
+pub(crate) struct IdleResources {
+    pub(crate) name: &'static str,
+    pub(crate) rss_kb: u64,
+    pub(crate) files: usize,
+    pub(crate) threads: u64,
 }
 
 /// One proxy on its file, two on Redis.

@@ -32,7 +32,8 @@ settings! {
         pub order: CutOrder = s.read_plain("order", CutOrder::Worth);
         /// Whether the answer cap of a request is lowered before its history is cut.
         pub clamp_max_tokens: bool = s.read_plain("clamp_max_tokens", true);
-        /// Share of the room beside what no cut can take that a cut leaves; unset: by `keep`.
+        /// The share of the room that a cut leaves filled. The room is the budget less what no cut can take. Unset: by
+        /// `keep`.
         pub low_water: Option<f64> = s.explain_unset("by guard.keep").read_optional_number("low_water", 0.3..=0.95,
             "it is the share of the room beside system messages, tools and task that a cut leaves");
         /// Of ASCII text, in place of the estimate by words.

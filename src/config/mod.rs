@@ -35,7 +35,8 @@ pub use guard::{
 };
 pub use loading::{
     change::Change,
-    load::{Environment, Flags, LoadedConfig, load_config},
+    environment::Environment,
+    load::{Flags, LoadedConfig, load_config},
     problem::{Problem, Problems},
     setting::Setting,
     watch::ConfigWatcher,

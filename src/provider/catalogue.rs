@@ -71,8 +71,8 @@ pub(super) fn look_up_window(table: &WindowTable, provider: &str, model: &str) -
 }
 
 /// The window on which all providers of the model agree, with the least of their prompt limits.
-/// `None`: no provider has the name, or they disagree. Of a fetched list, providers that the built-in
-/// table does not have count only where no other has the name: some resell with windows of their own.
+/// `None`: no provider has the name, or they disagree. A provider that only a fetched list has counts if no
+/// other one has the name: some resell models with windows of their own.
 pub(super) fn look_up_window_by_name(table: &WindowTable, model: &str) -> Option<Window> {
     // Only the longest known name counts: a shorter one is another model.
     let known = find_by_base_name(model, |name| match table.entries_of_model(name) {
@@ -88,17 +88,14 @@ pub(super) fn look_up_window_by_name(table: &WindowTable, model: &str) -> Option
     })
 }
 
-/// The window of the longest known name that ends where a separator follows in the model's: at the provider, else where
-/// all others agree. `None` where what follows states a size or a version, or names another kind.
+/// The window of the longest known name that ends where a separator follows in the model's name: at `provider`, or
+/// without one where all providers agree. `None` if what follows states a size or a version, or names another kind.
 pub(super) fn look_up_window_by_prefix(
     table: &WindowTable,
     provider: Option<&str>,
     model: &str,
 ) -> Option<Window> {
-    if model.len() > MAX_NAME_BYTES {
-        return None;
-    }
-    let model = model.to_ascii_lowercase();
+    let model = normalize_name(model)?;
     let found = release::prefixes(&model).find_map(|name| match provider {
         Some(provider) => look_up_window(table, provider, name),
         None => look_up_window_by_name(table, name),
@@ -116,13 +113,8 @@ pub(super) fn look_up_family_floor(
     provider: &str,
     model: &str,
 ) -> Option<Window> {
-    let is_name = model.len() <= MAX_NAME_BYTES;
-    let floor = || {
-        table
-            .families()
-            .find_floor(provider, &model.to_ascii_lowercase())
-    };
-    is_name.then(floor)?
+    let model = normalize_name(model)?;
+    table.families().find_floor(provider, &model)
 }
 
 /// The rows of providers that the built-in table has, else all.
@@ -140,10 +132,12 @@ fn keep_built_in<T>(rows: &[T], provider: impl Fn(&T) -> &str) -> Vec<&T> {
 
 /// The first result for the model's own name and then for ever shorter names of which it is a release.
 fn find_by_base_name<T>(model: &str, find: impl FnMut(&str) -> Option<T>) -> Option<T> {
-    if model.len() > MAX_NAME_BYTES {
-        return None;
-    }
-    release::base_names(&model.to_ascii_lowercase()).find_map(find)
+    release::base_names(&normalize_name(model)?).find_map(find)
+}
+
+/// A model's name as the catalogue spells it, in lower case; `None` for one that is too long.
+fn normalize_name(model: &str) -> Option<String> {
+    (model.len() <= MAX_NAME_BYTES).then(|| model.to_ascii_lowercase())
 }
 
 /// The catalogue's name for a configured provider: by its host, else by its configured name.

@@ -155,18 +155,7 @@ impl LearntWindows {
         lessons.unwrap_or_default().bounds_at(now)
     }
 
-    /// The reported tokens of the longest prompt that was answered lately.
-    pub fn find_accepted_prompt(
-        &self,
-        endpoint: &str,
-        model: &str,
-        now: SystemTime,
-    ) -> Option<u32> {
-        let lessons = self.export_lessons(endpoint, model, now)?;
-        lessons.longest_accepted(now)
-    }
-
-    /// The lessons for other replicas; `None` where nothing was ever learnt.
+    /// The lessons that are believed now; `None` where nothing was ever learnt.
     pub fn export_lessons(&self, endpoint: &str, model: &str, now: SystemTime) -> Option<Lessons> {
         let key: LessonKey = (endpoint.into(), model.into());
         let mut models = self.models.lock();

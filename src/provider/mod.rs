@@ -10,9 +10,10 @@ mod connection_reuse;
 pub mod headers;
 mod http_client;
 pub mod learnt_windows;
-mod marker_support;
 mod model_candidates;
 pub mod model_lists;
+mod model_notes;
+mod outgoing_request;
 pub mod overflow;
 mod query_parameters;
 mod registry;
@@ -34,9 +35,10 @@ pub use self::{
     body_size::fit_body_to_windows,
     http_client::begin_http_client,
     model_candidates::ModelCandidates,
+    outgoing_request::{OutgoingRequest, Payload, Upload, UpstreamError},
     registry::{ModelListResult, OfferedModel, Registry, Target},
     timeouts::IdleTimeoutBody,
-    upstream::{OutgoingRequest, Payload, Provider, Upload, UpstreamError},
+    upstream::Provider,
     warnings::{collect_warnings, find_unknown_windows},
     window::{ASSUMED_WINDOW, Bounds, Window, WindowSource},
 };

@@ -5,7 +5,8 @@
 //! list, a second at most. A list belongs to a provider's name and address, and survives other changes
 //! of the settings.
 //!
-//! Engines that load models with windows of their own say so under another path, which is asked too, once a minute.
+//! Some engines load each model with a window of its own, and list these windows under another path. That path is asked
+//! too, once a minute.
 //!
 //! Ids are matched exactly. But a server that lists a single model, such as llama.cpp's, serves it under
 //! any name, so its window also holds for names without a window in the settings, where the catalogue
@@ -68,7 +69,7 @@ struct ModelList {
     /// When to ask again; `None` before the first answer or failure.
     due: Option<Instant>,
     models: BTreeMap<String, Bounds>,
-    /// The windows with which models were loaded last. One that is unloaded meanwhile is loaded so again.
+    /// The windows with which models were loaded last. A model that was unloaded is loaded with the same window again.
     loaded: BTreeMap<String, Bounds>,
 }
 

@@ -7,6 +7,7 @@
 
 mod offered_models;
 mod reload;
+mod target;
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -17,7 +18,8 @@ use std::{
 
 use parking_lot::Mutex;
 
-pub use self::offered_models::OfferedModel;
+pub(super) use self::target::try_lend_credentials;
+pub use self::{offered_models::OfferedModel, target::Target};
 use super::{
     ASSUMED_WINDOW, ModelCandidates, Provider, Window, WindowSource,
     background::BackgroundTasks,
@@ -30,14 +32,7 @@ use super::{
     names::{MAX_NAME_BYTES, ModelNameError, ModelNames, ResolvedDeployment},
     window,
 };
-use crate::{
-    config::{
-        Auth, Config, GuardConfig, ModelConfig,
-        profile::{AnswerRoom, Profile},
-        tokens::{TokenRule, find_token_rule},
-    },
-    health::limits::{HealthLimits, choose_health_limits},
-};
+use crate::config::{Config, ModelConfig};
 
 /// Models with an unknown window that are remembered as logged.
 const MAX_REPORTED: usize = 1_024;
@@ -53,16 +48,6 @@ pub struct Registry {
     fetched: Option<Arc<FetchedCatalogue>>,
     background: Arc<BackgroundTasks>,
     reported: Arc<Mutex<HashSet<String>>>,
-}
-
-/// A model at a provider, with its window and settings.
-#[derive(Clone, Debug)]
-pub struct Target {
-    pub provider: Arc<Provider>,
-    /// The model's name at the provider.
-    pub model: String,
-    pub window: Window,
-    pub settings: ModelConfig,
 }
 
 /// A provider's name, and how many models it listed.
@@ -306,7 +291,9 @@ impl Registry {
         let catalogued = provider.find_window(model, &catalogue);
         self.ask_list_if_due(provider, catalogued.is_some());
         let now = SystemTime::now();
-        let learnt = self.learnt.find_bounds(endpoint, model, now);
+        let lessons = self.learnt.export_lessons(endpoint, model, now);
+        let lessons = lessons.unwrap_or_default();
+        let learnt = lessons.bounds_at(now);
         // A server of one model answers to any name. Settings for the name have precedence.
         let is_set = settings.context_length.or(settings.input_length).is_some();
         let any_name = !is_set && !provider.is_catalogued(&catalogue);
@@ -317,10 +304,7 @@ impl Registry {
             Some(_) => None,
             None => provider.find_window_elsewhere(model, &catalogue),
         };
-        let longest = || {
-            let accepted = self.learnt.find_accepted_prompt(endpoint, model, now);
-            accepted.max(learnt.input)
-        };
+        let longest = || lessons.longest_accepted(now).max(learnt.input);
         let found = catalogued.or_else(elsewhere);
         let found = found.and_then(|window| match window.is_guessed() {
             // What an error has named is no guess.
@@ -371,53 +355,4 @@ impl Registry {
             );
         }
     }
-}
-
-impl Target {
-    /// The full name: `provider/model`.
-    pub fn id(&self) -> String {
-        format!("{}/{}", self.provider.name, self.model)
-    }
-
-    /// The provider's profile, as this model has it.
-    pub fn profile(&self) -> &'static Profile {
-        self.provider.config.profile.for_model(&self.model)
-    }
-
-    /// How the model counts tokens. The provider's name for it decides, whatever alias the client used.
-    pub fn token_rule(&self) -> &'static TokenRule {
-        find_token_rule(&self.model, self.provider.config.profile)
-    }
-
-    /// Whether caution says that a window fills up: of an unknown one it only says that the prompt is long.
-    pub fn has_meaningful_caution(&self) -> bool {
-        self.window.known_tokens().is_some() || self.settings.optimal_max_tokens.is_some()
-    }
-
-    /// The prompt sizes at which the health level changes; `budget` is that of one request, in tokens.
-    pub fn compute_limits(&self, guard: &GuardConfig, budget: Option<u32>) -> HealthLimits {
-        let (window, settings) = (self.window.known_tokens(), &self.settings);
-        let usual = |window| {
-            let reserve = match self.provider.config.profile.answer_room {
-                AnswerRoom::Checked | AnswerRoom::Shared => guard.default_reserve(window),
-                AnswerRoom::Apart => 0,
-            };
-            guard.limit_prompt(window - reserve, self.window.input)
-        };
-        let budget = budget.or(window.map(usual)).unwrap_or(u32::MAX);
-        choose_health_limits(window, budget, settings)
-    }
-}
-
-/// Whether a provider may be used beside those before it; `lent`: the base URL that gets the client's
-/// credentials.
-///
-/// SECURITY: a client's own credentials are for one provider. Of several that would get them, all
-/// but the first written are left out.
-pub(super) fn try_lend_credentials(lent: &mut Option<String>, provider: &Provider) -> bool {
-    let Auth::Client = provider.config.auth else {
-        return true;
-    };
-    let base_url = provider.config.base_url.as_deref().unwrap_or_default();
-    lent.get_or_insert_with(|| base_url.to_owned()) == base_url
 }

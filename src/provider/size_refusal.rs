@@ -1,5 +1,5 @@
-//! Refusals of the size of a request that is not its length in tokens: its bytes, or the number, the size or the form of its
-//! images. The wordings are of the vendors' documentation and of their errors.
+//! Refusals of the size of a request, apart from its length in tokens: of its bytes, or of the number, the size or the
+//! form of its images. The wordings are of the vendors' documentation and of their errors.
 
 use http::StatusCode;
 
@@ -37,7 +37,7 @@ const OF_BYTES: &[&str] = &[
     "payload too large",
 ];
 
-/// What is refused for another reason: for a time, for money, or since the model takes no images at all.
+/// Parts of a sentence that refuses for another reason: too many requests, money, or a model that takes no images.
 const OTHER_REASONS: &[&str] = &[
     "rate limit",
     "rate-limit",

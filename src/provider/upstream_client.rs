@@ -10,6 +10,7 @@ use std::{error::Error, io, time::Duration};
 use http::{Response, header::UPGRADE};
 use http_body_util::BodyExt;
 use hyper_util::client::legacy;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Url;
 use tower::{layer::layer_fn, util::MapResponse};
 
@@ -18,7 +19,6 @@ use super::{
     connection_reuse::AnsweredConnections,
     query_parameters,
     timeouts::{IdleTimeoutBody, ProgressBody, UploadProgress},
-    upstream::build_address,
 };
 use crate::{
     config::{ProviderConfig, secret::Secret},
@@ -42,6 +42,16 @@ pub(super) struct UpstreamClient {
     fresh: reqwest::Client,
     answered: AnsweredConnections,
 }
+
+/// Stands for the model's name in a base URL.
+pub(super) const MODEL_PLACEHOLDER: &str = "{model}";
+
+/// The characters that are percent-encoded where a model's name becomes a segment of a path.
+const SEGMENT_ENCODE_SET: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
 
 /// An attempt without an answer.
 struct FailedAttempt {
@@ -239,4 +249,63 @@ fn find_cause<'e, E: Error + 'static>(error: &'e (dyn Error + 'static)) -> Optio
         next = error.source();
     }
     None
+}
+
+/// The address of a path (with its query) below a base URL; the model replaces `{model}`. `None`: the
+/// base URL needs a model, and the request has none that fits.
+///
+/// SECURITY: a name cannot leave its segment of the path: separators are encoded. A name of dots alone
+/// is refused, since servers read it as a dot segment in any encoding.
+fn build_address(base_url: &str, path: &str, model: Option<&str>) -> Option<String> {
+    if !base_url.contains(MODEL_PLACEHOLDER) {
+        return Some(format!("{base_url}{path}"));
+    }
+    let model = model.filter(|model| !model.chars().all(|c| c == '.'))?;
+    let model = utf8_percent_encode(model, SEGMENT_ENCODE_SET).to_string();
+    Some(base_url.replace(MODEL_PLACEHOLDER, &model) + path)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use reqwest::Url;
+
+    use super::build_address;
+
+    const AZURE: &str = "https://mine.openai.azure.com/openai/deployments/{model}";
+
+    #[test]
+    fn the_model_is_put_into_the_address() {
+        let check = |base_url: &str, model: Option<&str>, expected: Option<&str>| {
+            let found = build_address(base_url, "/chat/completions?a=b", model);
+            assert_eq!(found.as_deref(), expected, "{base_url} {model:?}");
+        };
+        let plain = "https://api.openai.com/v1";
+        let full = Some("https://api.openai.com/v1/chat/completions?a=b");
+        check(plain, Some("gpt-4o"), full);
+        check(plain, None, full);
+        let start = "https://mine.openai.azure.com/openai/deployments";
+        let full = format!("{start}/gpt-4.1_x~y/chat/completions?a=b");
+        check(AZURE, Some("gpt-4.1_x~y"), Some(&full));
+        let full = format!("{start}/a%2Fb%3Fc%23d%25%20%C3%A9/chat/completions?a=b");
+        check(AZURE, Some("a/b?c#d% é"), Some(&full));
+        for none in [None, Some(""), Some("."), Some("..")] {
+            check(AZURE, none, None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_model_never_leaves_its_segment(model in ".*") {
+            if let Some(address) = build_address(AZURE, "/x", Some(&model)) {
+                let url = Url::parse(&address).unwrap();
+                let path: Vec<_> = url.path().split('/').collect();
+                prop_assert_eq!(path.len(), 5, "{}", url);
+                prop_assert_eq!(&path[..3], ["", "openai", "deployments"]);
+                prop_assert_eq!(path[4], "x");
+                prop_assert_eq!(url.host_str(), Some("mine.openai.azure.com"));
+                prop_assert!(url.query().is_none() && url.fragment().is_none());
+            }
+        }
+    }
 }

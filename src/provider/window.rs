@@ -56,8 +56,9 @@ impl Window {
         (!self.is_guessed()).then_some(self.tokens)
     }
 
-    /// A guessed window, where a prompt of so many tokens was answered, or an error allows it: a longer one shows that the
-    /// window is larger than the guess, and not how large. What limits a similar model's prompts is no part of a guess.
+    /// This guess, corrected by the longest prompt that was answered or that an error allows, in tokens. A prompt above the
+    /// guess shows that the window is larger, but not how large: it is assumed then. A limit of a similar model's prompts
+    /// is left out.
     pub(super) fn correct_guess(self, longest: Option<u32>) -> Self {
         let guess = Self {
             input: None,

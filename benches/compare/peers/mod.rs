@@ -21,10 +21,9 @@ use std::{
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::{
-    bodies::{BodySize, SIZES},
-    client::{PeerAddress, io_failure},
+    bodies::{BodySize, Mode, SIZES, bodies},
+    client::{LoadClient, PeerAddress, io_failure},
     figures::DIRECT,
-    load::{LoadKind, PeerLoad},
     process::PeerProcess,
 };
 
@@ -150,17 +149,18 @@ pub(crate) async fn start(name: &'static str, provider: SocketAddr) -> io::Resul
 impl Peer {
     /// Returns once a request passes through. Memory is measured before the first.
     async fn wait_until_ready(&mut self) -> io::Result<()> {
-        let load = PeerLoad::new(LoadKind::Latency, SIZES[0], false);
+        let mode = Mode::Whole;
         let door = self.door.clone();
         let mut last = io_failure("not asked");
-        for _ in 0..240 {
+        for body in bodies(SIZES[0], mode, false).iter().cycle().take(240) {
             if tokio::net::TcpStream::connect(door.address).await.is_ok() {
                 if self.fresh.is_nan() {
                     tokio::time::sleep(SETTLES).await;
                     self.fresh = self.memory();
                 }
-                match load.ask_once(&door).await {
-                    Ok(()) => return self.process().map_or(Ok(()), PeerProcess::check_core),
+                let mut client = LoadClient::new(door.clone());
+                match client.ask(body.clone(), mode).await {
+                    Ok(_) => return self.process().map_or(Ok(()), PeerProcess::check_core),
                     Err(why) => last = why,
                 }
             }

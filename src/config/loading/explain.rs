@@ -5,11 +5,11 @@ use figment::error::Kind;
 use crate::config::loading::problem::find_nearest;
 
 /// The message for a value in the place of a section.
-pub(in crate::config) const WRITE_SECTION: &str = "has the wrong type; write a section of keys";
+pub(crate) const WRITE_SECTION: &str = "has the wrong type; write a section of keys";
 
 /// What is wrong with a value, and what to write. The value is shown only where the name of its key shows that
 /// it is not a secret.
-pub(in crate::config) fn explain_type_error(kind: &Kind, key: &str) -> String {
+pub(crate) fn explain_type_error(kind: &Kind, key: &str) -> String {
     let secret = ["key", "url", "token", "auth"]
         .iter()
         .any(|part| key.contains(part) && !key.ends_with("_tokens"));
@@ -38,7 +38,7 @@ pub(in crate::config) fn explain_type_error(kind: &Kind, key: &str) -> String {
 }
 
 /// The message for an unknown key: the known key with the most similar name, or all known keys.
-pub(in crate::config) fn explain_unknown(name: &str, known: &[&str]) -> String {
+pub(crate) fn explain_unknown(name: &str, known: &[&str]) -> String {
     match find_nearest(name, known) {
         Some(near) => format!("unknown key; did you mean {near}?"),
         None => format!("unknown key; known here are {}", known.join(", ")),

@@ -9,20 +9,20 @@ use figment::value::{Dict, Value};
 use crate::config::loading::setting::SettingSource;
 
 /// One source of settings.
-pub(in crate::config) struct Layer {
-    pub(in crate::config) source: SettingSource,
+pub(crate) struct Layer {
+    pub(crate) source: SettingSource,
     /// The file, variable or flag.
-    pub(in crate::config) origin: String,
+    pub(crate) origin: String,
     values: Value,
 }
 
 /// All sources, the strongest last.
 #[derive(Default)]
-pub(in crate::config) struct Layers(Vec<Layer>);
+pub(crate) struct Layers(Vec<Layer>);
 
 impl Layers {
     /// Adds a source that overrides those before it. `path` leads to `value`; it is empty for a whole file.
-    pub(in crate::config) fn push(
+    pub(crate) fn push(
         &mut self,
         source: SettingSource,
         origin: &str,
@@ -40,16 +40,13 @@ impl Layers {
     }
 
     /// The value in force of a key, and the source that sets it.
-    pub(in crate::config) fn find_strongest<S: AsRef<str>>(
-        &self,
-        path: &[S],
-    ) -> Option<(&Layer, &Value)> {
+    pub(crate) fn find_strongest<S: AsRef<str>>(&self, path: &[S]) -> Option<(&Layer, &Value)> {
         let mut strongest_first = self.0.iter().rev();
         strongest_first.find_map(|layer| Some((layer, find_value(&layer.values, path)?)))
     }
 
     /// The keys that a section has in any source, each once, sorted.
-    pub(in crate::config) fn list_keys<S: AsRef<str>>(&self, path: &[S]) -> Vec<String> {
+    pub(crate) fn list_keys<S: AsRef<str>>(&self, path: &[S]) -> Vec<String> {
         let values = self.0.iter().map(|layer| &layer.values);
         let sections = values.filter_map(|values| find_value(values, path)?.as_dict());
         let keys: BTreeSet<_> = sections.flat_map(Dict::keys).collect();

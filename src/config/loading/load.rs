@@ -1,10 +1,9 @@
 //! Loads settings: built-in defaults, overridden by the file, the environment and the flags, in that order.
 //!
-//! Each source becomes one of the [`Layers`]. Only [`Environment::from_process`] reads the variables of the process.
+//! Each source becomes one of the [`Layers`].
 
 use std::{
-    collections::BTreeMap,
-    fmt, fs, io,
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -16,6 +15,7 @@ use figment::{
 use crate::config::{
     Config,
     loading::{
+        environment::Environment,
         layer::Layers,
         problem::{Problem, Problems},
         section::Section,
@@ -29,37 +29,6 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 const PREFIX: &str = "PLIMSOLL_";
 /// The settings file without `--config`, if the working directory has one.
 const DEFAULT_FILE: &str = "config.toml";
-
-/// The variables of the environment.
-#[derive(Clone, Default)]
-pub struct Environment(BTreeMap<String, String>);
-
-/// Shows names only, since values can be keys.
-impl fmt::Debug for Environment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
-    }
-}
-
-impl Environment {
-    /// Leaves out variables that are not Unicode: no setting can use them.
-    pub fn from_process() -> Self {
-        std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-            .collect()
-    }
-
-    pub(crate) fn get_variable(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str)
-    }
-}
-
-impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for Environment {
-    fn from_iter<I: IntoIterator<Item = (K, V)>>(variables: I) -> Self {
-        let owned = |(name, value): (K, V)| (name.into(), value.into());
-        Self(variables.into_iter().map(owned).collect())
-    }
-}
 
 // Options that every command has. This is no doc comment, since clap would show that as the first line of
 // `plimsoll --help`.
@@ -85,11 +54,11 @@ pub struct LoadedConfig {
 }
 
 /// All sources before the checks. Each is read once, since a pipe is empty when it is read again.
-pub(in crate::config) struct WrittenSettings {
-    pub(in crate::config) file: Option<PathBuf>,
+pub(crate) struct WrittenSettings {
+    pub(crate) file: Option<PathBuf>,
     /// Whether there is a file with more than white space.
-    pub(in crate::config) has_content: bool,
-    pub(in crate::config) layers: Layers,
+    pub(crate) has_content: bool,
+    pub(crate) layers: Layers,
 }
 
 /// Reads, merges and checks all sources.
@@ -102,10 +71,7 @@ pub fn load_config(flags: &Flags, environment: &Environment) -> Result<LoadedCon
 
 impl WrittenSettings {
     /// Fails where the file cannot be read, or is not TOML.
-    pub(in crate::config) fn read_sources(
-        flags: &Flags,
-        environment: &Environment,
-    ) -> Result<Self, Problems> {
+    pub(crate) fn read_sources(flags: &Flags, environment: &Environment) -> Result<Self, Problems> {
         let path = settings_path(flags);
         let must_exist = flags.config.is_some();
         let file = match read_text(path, MAX_FILE_BYTES, "a settings file") {
@@ -120,17 +86,14 @@ impl WrittenSettings {
     }
 
     /// The directory whose prompts [`Self::check`] reads.
-    pub(in crate::config) fn prompts_dir(&self) -> Option<PathBuf> {
+    pub(crate) fn prompts_dir(&self) -> Option<PathBuf> {
         let (_, folder) = self.layers.find_strongest(&["recovery", "prompts_dir"])?;
         let folder = folder.as_str().filter(|folder| !folder.is_empty());
         folder.map(PathBuf::from)
     }
 
     /// Fails with all problems at once.
-    pub(in crate::config) fn check(
-        self,
-        environment: &Environment,
-    ) -> Result<LoadedConfig, Problems> {
+    pub(crate) fn check(self, environment: &Environment) -> Result<LoadedConfig, Problems> {
         let mut section = Section::new(&self.layers, environment);
         let config = Config::read(&mut section);
         let warnings = find_misspelt_variables(environment, &section.list_known_keys());
@@ -142,7 +105,7 @@ impl WrittenSettings {
     }
 
     /// [`Self::read_sources`] without the file system. `file` is the name and the text of the settings file.
-    pub(in crate::config) fn from_text(
+    pub(crate) fn from_text(
         file: Option<(String, String)>,
         environment: &Environment,
         listen: Option<&str>,
@@ -153,7 +116,7 @@ impl WrittenSettings {
             let values = parse_toml(text).map_err(|message| Problems::for_file(name, message))?;
             layers.push(SettingSource::File, name, &[], values.into());
         }
-        for (name, value) in &environment.0 {
+        for (name, value) in environment.variables() {
             if let Some(path) = parse_variable_name(name) {
                 let Ok(value) = value.parse();
                 layers.push(SettingSource::Environment, name, &path, value);
@@ -172,12 +135,12 @@ impl WrittenSettings {
     }
 }
 
-pub(in crate::config) fn settings_path(flags: &Flags) -> &Path {
+pub(crate) fn settings_path(flags: &Flags) -> &Path {
     flags.config.as_deref().unwrap_or(Path::new(DEFAULT_FILE))
 }
 
 /// Reads a file of at most `max_bytes`. `kind` names what it should be in the error about a longer one.
-pub(in crate::config) fn read_text(path: &Path, max_bytes: u64, kind: &str) -> io::Result<String> {
+pub(crate) fn read_text(path: &Path, max_bytes: u64, kind: &str) -> io::Result<String> {
     let size = fs::metadata(path)?.len();
     if size > max_bytes {
         let message = format!("{size} bytes are too many for {kind}");
@@ -211,7 +174,7 @@ fn parse_variable_name(name: &str) -> Option<Vec<String>> {
 
 /// Warns of variables with a single underscore between one of the `sections` and a key.
 fn find_misspelt_variables(environment: &Environment, sections: &[String]) -> Vec<Problem> {
-    let names = environment.0.keys();
+    let names = environment.variables().map(|(name, _)| name);
     let others = names.filter(|name| parse_variable_name(name).is_none());
     let warn = |name: &String| {
         let lower = name.strip_prefix(PREFIX)?.to_ascii_lowercase();

@@ -1,6 +1,7 @@
 //! How settings are read, checked, shown and read again: from their layers into the types of the sections.
 
 pub(super) mod change;
+pub(super) mod environment;
 mod explain;
 pub(super) mod layer;
 pub(super) mod load;

@@ -35,7 +35,7 @@ impl Problem {
 
 impl Problems {
     /// The only problem of a file that cannot be read or parsed.
-    pub(in crate::config) fn for_file(file: impl fmt::Display, message: impl Into<String>) -> Self {
+    pub(crate) fn for_file(file: impl fmt::Display, message: impl Into<String>) -> Self {
         Self(vec![Problem {
             origin: Some(file.to_string()),
             ..Problem::for_key::<&str>(&[], message)
@@ -69,7 +69,7 @@ impl fmt::Display for Problems {
 }
 
 /// The dotted spelling of a path. Parts that are not bare keys in TOML are quoted.
-pub(in crate::config) fn format_key_path<S: AsRef<str>>(path: &[S]) -> String {
+pub(crate) fn format_key_path<S: AsRef<str>>(path: &[S]) -> String {
     let bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     path.iter()
         .map(|part| match part.as_ref() {
@@ -81,7 +81,7 @@ pub(in crate::config) fn format_key_path<S: AsRef<str>>(path: &[S]) -> String {
 }
 
 /// The known name that is most similar to `unknown`, if any is similar enough to suggest it.
-pub(in crate::config) fn find_nearest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
+pub(crate) fn find_nearest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
     if unknown.len() > MAX_KEY_BYTES {
         return None;
     }

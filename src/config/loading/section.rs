@@ -10,16 +10,16 @@ use std::collections::BTreeMap;
 
 use figment::error::Kind;
 
-pub(in crate::config) use crate::config::loading::setting::Visibility;
+pub(crate) use crate::config::loading::setting::Visibility;
 use crate::config::loading::{
+    environment::Environment,
     explain::{WRITE_SECTION, explain_type_error, explain_unknown},
     layer::Layers,
-    load::Environment,
     problem::{Problem, format_key_path},
     setting::{Setting, SettingSource, is_under},
 };
 use values::SettingValue;
-pub(in crate::config) use values::is_pattern;
+pub(crate) use values::is_pattern;
 
 /// Further type errors and unknown keys are not reported.
 const MAX_PROBLEMS: usize = 50;
@@ -43,19 +43,19 @@ macro_rules! settings {
         }
 
         impl $name {
-            pub(in crate::config) fn read($section: &mut $crate::config::loading::section::Section<'_>) -> Self {
+            pub(crate) fn read($section: &mut $crate::config::loading::section::Section<'_>) -> Self {
                 $(let $field: $type = $read;)*
                 Self { $($field),* }
             }
         }
     };
 }
-pub(in crate::config) use settings;
+pub(crate) use settings;
 
 /// The section that is being read, and what was read of all sections so far.
-pub(in crate::config) struct Section<'a> {
+pub(crate) struct Section<'a> {
     layers: &'a Layers,
-    pub(in crate::config) environment: &'a Environment,
+    pub(crate) environment: &'a Environment,
     /// The names of the sections from the top; empty outside of all sections.
     path: Vec<String>,
     /// The keys of this section that were read.
@@ -63,7 +63,7 @@ pub(in crate::config) struct Section<'a> {
     /// What applies where the next setting that is read has no value.
     unset: &'static str,
     /// Names of clients by the digests of their keys.
-    pub(in crate::config) client_keys: BTreeMap<[u8; 32], String>,
+    pub(crate) client_keys: BTreeMap<[u8; 32], String>,
     /// Every key that was read.
     settings: Vec<Setting>,
     /// Wrong types and unknown keys; reported first.
@@ -73,7 +73,7 @@ pub(in crate::config) struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    pub(in crate::config) const fn new(layers: &'a Layers, environment: &'a Environment) -> Self {
+    pub(crate) const fn new(layers: &'a Layers, environment: &'a Environment) -> Self {
         Self {
             layers,
             environment,
@@ -88,7 +88,7 @@ impl<'a> Section<'a> {
     }
 
     /// All settings, sorted by key, and all problems.
-    pub(in crate::config) fn finish_reading(mut self) -> (Vec<Setting>, Vec<Problem>) {
+    pub(crate) fn finish_reading(mut self) -> (Vec<Setting>, Vec<Problem>) {
         self.note_unknown_keys();
         self.settings.sort_by(|a, b| a.key.cmp(&b.key));
         self.type_errors.sort_by(|a, b| a.key.cmp(&b.key));
@@ -97,7 +97,7 @@ impl<'a> Section<'a> {
     }
 
     /// The last part of the section's name, such as the name of a client; empty outside of all sections.
-    pub(in crate::config) fn section_name(&self) -> &str {
+    pub(crate) fn section_name(&self) -> &str {
         self.path.last().map_or("", String::as_str)
     }
 
@@ -106,23 +106,23 @@ impl<'a> Section<'a> {
     }
 
     /// The keys of this section that were read so far.
-    pub(in crate::config) fn list_known_keys(&self) -> Vec<String> {
+    pub(crate) fn list_known_keys(&self) -> Vec<String> {
         self.known.clone()
     }
 
     /// Says what applies where the setting that is read next has no value.
-    pub(in crate::config) const fn explain_unset(&mut self, words: &'static str) -> &mut Self {
+    pub(crate) const fn explain_unset(&mut self, words: &'static str) -> &mut Self {
         self.unset = words;
         self
     }
 
     /// The keys that any source sets in a top-level section.
-    pub(in crate::config) fn list_keys(&self, section: &str) -> Vec<String> {
+    pub(crate) fn list_keys(&self, section: &str) -> Vec<String> {
         self.layers.list_keys(&[section])
     }
 
     /// Whether any source sets the key.
-    pub(in crate::config) fn is_set(&self, key: &str) -> bool {
+    pub(crate) fn is_set(&self, key: &str) -> bool {
         self.layers.find_strongest(&self.key_path(key)).is_some()
     }
 
@@ -165,7 +165,7 @@ impl<'a> Section<'a> {
     }
 
     /// Records that the value of a key is not allowed. With `value` at `None`, the message hides it.
-    pub(in crate::config) fn refuse_value(
+    pub(crate) fn refuse_value(
         &mut self,
         key: &str,
         value: Option<String>,
@@ -175,17 +175,12 @@ impl<'a> Section<'a> {
     }
 
     /// [`Self::refuse_value`] with a text, which the message shows in quotes.
-    pub(in crate::config) fn refuse_text(
-        &mut self,
-        key: &str,
-        text: &str,
-        message: impl Into<String>,
-    ) {
+    pub(crate) fn refuse_text(&mut self, key: &str, text: &str, message: impl Into<String>) {
         self.refuse_value(key, Some(format!("{text:?}")), message);
     }
 
     /// Records a value that is not allowed, unless the key or its section already has a problem.
-    pub(in crate::config) fn refuse_at<S: AsRef<str>>(
+    pub(crate) fn refuse_at<S: AsRef<str>>(
         &mut self,
         path: &[S],
         value: Option<String>,
@@ -201,18 +196,14 @@ impl<'a> Section<'a> {
     }
 
     /// Records a value that is not allowed, also where the key already has a problem.
-    pub(in crate::config) fn refuse_again(&mut self, key: &str, value: String, message: String) {
+    pub(crate) fn refuse_again(&mut self, key: &str, value: String, message: String) {
         let mut problem = self.make_problem(&self.key_path(key), message);
         problem.value = Some(value);
         self.value_errors.push(problem);
     }
 
     /// Reads a section inside this one.
-    pub(in crate::config) fn read_section<R>(
-        &mut self,
-        key: &str,
-        read: impl FnOnce(&mut Self) -> R,
-    ) -> R {
+    pub(crate) fn read_section<R>(&mut self, key: &str, read: impl FnOnce(&mut Self) -> R) -> R {
         self.known.push(key.to_owned());
         self.path.push(key.to_owned());
         let outer_known = std::mem::take(&mut self.known);
@@ -228,7 +219,7 @@ impl<'a> Section<'a> {
     }
 
     /// Reads a section whose keys are chosen by the user. Entries for which `read` has no value are left out.
-    pub(in crate::config) fn read_entries<T>(
+    pub(crate) fn read_entries<T>(
         &mut self,
         key: &str,
         mut read: impl FnMut(&mut Self, &str) -> Option<T>,
@@ -241,7 +232,7 @@ impl<'a> Section<'a> {
     }
 
     /// Reads the sections inside a section, whose names are chosen by the user.
-    pub(in crate::config) fn read_sections<T>(
+    pub(crate) fn read_sections<T>(
         &mut self,
         key: &str,
         read: impl Fn(&mut Self) -> T,

@@ -33,7 +33,7 @@ pub enum SettingSource {
 
 /// How much of a value is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::config) enum Visibility {
+pub(crate) enum Visibility {
     /// The whole value: it is never a secret.
     Plain,
     /// An address without user, password and query.
@@ -45,7 +45,7 @@ pub(in crate::config) enum Visibility {
 
 impl Visibility {
     /// The value as it may be shown; `None` hides it.
-    pub(in crate::config) fn redact_value(self, value: Value) -> Option<Value> {
+    pub(crate) fn redact_value(self, value: Value) -> Option<Value> {
         match (value, self) {
             (value @ Value::Null, _) | (value, Self::Plain) => Some(value),
             (Value::String(text), Self::Address) => Some(redact_address(&text).into()),
@@ -57,7 +57,7 @@ impl Visibility {
 
 /// The settings in force after a reload: `next`, with the old values of the keys and sections in `waiting`, which
 /// need a restart.
-pub(in crate::config) fn keep_until_restart(
+pub(crate) fn keep_until_restart(
     before: &[Setting],
     next: &[Setting],
     waiting: &[&str],
@@ -72,13 +72,13 @@ pub(in crate::config) fn keep_until_restart(
 }
 
 /// Whether a key is `section` itself or lies in it.
-pub(in crate::config) fn is_under(key: &str, section: &str) -> bool {
+pub(crate) fn is_under(key: &str, section: &str) -> bool {
     let rest = key.strip_prefix(section);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// Whether a text looks like the name of an environment variable: capitals, digits and underscores.
-pub(in crate::config) fn is_variable(text: &str) -> bool {
+pub(crate) fn is_variable(text: &str) -> bool {
     let allowed = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
     text.chars().all(allowed) && !text.starts_with(|c: char| c.is_ascii_digit())
 }

@@ -48,13 +48,10 @@ pub struct ResolvedDeployment {
 /// Why a name has no provider.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ModelNameError {
-    #[error("There is no provider `{name}`. Configured are: {existing}.")]
-    Provider { name: String, existing: String },
-    #[error(
-        "The model `{model}` does not exist or you do not have access to it. Name it \
-         `provider/model`, or set default_provider. Configured providers are: {existing}."
-    )]
-    Model { model: String, existing: String },
+    #[error("There is no provider `{name}`. {remedy}")]
+    Provider { name: String, remedy: String },
+    #[error("The model `{model}` does not exist or you do not have access to it. {remedy}")]
+    Model { model: String, remedy: String },
     #[error("No model has a name of over {MAX_NAME_BYTES} bytes.")]
     LongName,
     #[error("The model `{model}` is served by {candidates}. Name it `provider/model`.")]
@@ -308,19 +305,56 @@ impl ModelNames {
     pub(crate) fn unknown_provider(&self, name: &str) -> ModelNameError {
         ModelNameError::Provider {
             name: name.to_owned(),
-            existing: self.list_providers(),
+            remedy: self.write_remedy("Configured are"),
         }
     }
 
     pub(crate) fn unknown_model(&self, model: &str) -> ModelNameError {
+        let remedy = "Name it `provider/model`, or set default_provider. Configured providers are";
         ModelNameError::Model {
             model: model.to_owned(),
-            existing: self.list_providers(),
+            remedy: self.write_remedy(remedy),
         }
     }
 
-    fn list_providers(&self) -> String {
+    /// The words with the names of all providers behind them; without any provider, what to write in the settings.
+    fn write_remedy(&self, words: &str) -> String {
+        if self.providers.is_empty() {
+            return "No provider is configured: add a section [providers.NAME] to the settings."
+                .to_owned();
+        }
         let names: Vec<_> = self.providers.keys().map(String::as_str).collect();
-        names.join(", ")
+        format!("{words}: {}.", names.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_providers_an_error_says_what_to_write() {
+        let mut config = Config::default();
+        let remedy = |names: &ModelNames| {
+            let errors = [names.unknown_provider("p"), names.unknown_model("m")];
+            errors.map(|error| error.to_string())
+        };
+        assert_eq!(
+            remedy(&ModelNames::new(&config)),
+            [
+                "There is no provider `p`. Configured are: simulated.",
+                "The model `m` does not exist or you do not have access to it. Name it `provider/model`, or set \
+                 default_provider. Configured providers are: simulated.",
+            ]
+        );
+        config.providers.clear();
+        let add = "No provider is configured: add a section [providers.NAME] to the settings.";
+        assert_eq!(
+            remedy(&ModelNames::new(&config)),
+            [
+                format!("There is no provider `p`. {add}"),
+                format!("The model `m` does not exist or you do not have access to it. {add}"),
+            ]
+        );
     }
 }

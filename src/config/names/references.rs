@@ -12,7 +12,7 @@ use crate::config::{
     loading::{problem::find_nearest, section::Section, setting::Visibility},
 };
 
-pub(in crate::config) fn read_aliases(root: &mut Section) -> BTreeMap<String, String> {
+pub(crate) fn read_aliases(root: &mut Section) -> BTreeMap<String, String> {
     root.read_entries("aliases", |s, name| {
         let to: String = s.read_option(name, Visibility::Plain)?;
         s.check_pattern(name, name, "a model's name");
@@ -25,7 +25,7 @@ pub(in crate::config) fn read_aliases(root: &mut Section) -> BTreeMap<String, St
 }
 
 /// Checks all names of models that stand in the values of settings.
-pub(in crate::config) fn check_references(config: &Config, s: &mut Section) {
+pub(crate) fn check_references(config: &Config, s: &mut Section) {
     let names = ModelNames::new(config);
     for (name, to) in &config.aliases {
         let result = match find_alias_loop(&names, name) {
@@ -118,6 +118,9 @@ fn check_name_resolves(names: &ModelNames, name: &str, config: &Config) -> Resul
         Err(ModelNameError::Ambiguous { candidates, .. }) => Err(format!(
             "is served by {candidates}; name one of them: provider/model"
         )),
+        Err(_) if known.is_empty() => Err(
+            "is served by no provider, since none is configured; add [providers.NAME]".to_owned(),
+        ),
         Err(_) => Err(suggest_provider(&plain, &known).unwrap_or_else(|| {
             let known = known.join(", ");
             format!("is served by no provider; write provider/model, with one of {known}")
@@ -134,9 +137,8 @@ fn suggest_provider(name: &str, known: &[&str]) -> Option<String> {
     Some(message)
 }
 
-/// The path from an alias through names that repeat or never end; `None` where the alias ends at a model. Names
-/// are followed as in requests, with what a `*` stands for. So a loop of patterns is found from the alias of it
-/// with the longest pattern.
+/// The names that an alias leads through, if they repeat or never end; `None` if it leads to a model. Names are
+/// followed as in requests: the longest pattern that matches counts, and a `*` keeps the rest of the name.
 fn find_alias_loop(names: &ModelNames, first: &str) -> Option<Vec<String>> {
     let mut path = vec![first.to_owned()];
     if names.aliases.get(first).is_some_and(|to| to == first) {
@@ -151,4 +153,26 @@ fn find_alias_loop(names: &ModelNames, first: &str) -> Option<Vec<String>> {
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_no_provider_can_serve_is_refused() {
+        let mut config = Config::default();
+        let check = |config: &Config| {
+            check_name_resolves(&ModelNames::new(config), "m", config).unwrap_err()
+        };
+        assert_eq!(
+            check(&config),
+            "is served by no provider; write provider/model, with one of simulated"
+        );
+        config.providers.clear();
+        assert_eq!(
+            check(&config),
+            "is served by no provider, since none is configured; add [providers.NAME]"
+        );
+    }
 }

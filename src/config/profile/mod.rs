@@ -74,7 +74,7 @@ pub enum ReasoningMember {
 pub enum AnswerFilling {
     /// None: the model has refused what was added.
     Nothing,
-    /// Those that the model's name is known to demand it of.
+    /// Those for which the rules of the model's name demand it.
     #[default]
     ByName,
     /// All: the model has refused an answer without.
@@ -102,7 +102,7 @@ pub struct Profile {
     pub takes_chat_tools: bool,
     /// A request may demand a call (`tool_choice`). A fact of the model.
     pub takes_forced_calls: bool,
-    /// The format in which an entry among the messages may bring tools, where the model's reasoning is bound.
+    /// For models whose reasoning is bound: the format in which an entry among the messages may bring tools.
     pub tools_entry: Option<Format>,
     /// In Responses, an output may stand apart from its call.
     pub pairs_apart: bool,
@@ -181,6 +181,15 @@ const STRICT: Profile = Profile {
     ..OPEN
 };
 
+/// A strict grammar at a vendor that serves its own models.
+const STRICT_VENDOR: Profile = Profile {
+    overflow_is_free: true,
+    errors_inside: false,
+    counts_missed_only: false,
+    speaks_messages: false,
+    ..STRICT
+};
+
 /// Every profile. The facts are from the providers' documentation and from the chat templates of open models.
 /// `template` is the profile of unknown engines.
 pub const PROFILES: &[Profile] = &[
@@ -209,11 +218,7 @@ pub const PROFILES: &[Profile] = &[
     },
     Profile {
         name: "mistral",
-        overflow_is_free: true,
-        errors_inside: false,
-        counts_missed_only: false,
-        speaks_messages: false,
-        ..STRICT
+        ..STRICT_VENDOR
     },
     Profile {
         name: "gemini",
@@ -221,12 +226,8 @@ pub const PROFILES: &[Profile] = &[
         adjacent_users: Acceptance::Merged,
         system_later: Acceptance::Merged,
         answer_room: AnswerRoom::Apart,
-        overflow_is_free: true,
-        errors_inside: false,
-        counts_missed_only: false,
         images: ImageRule::Flat,
-        speaks_messages: false,
-        ..STRICT
+        ..STRICT_VENDOR
     },
     Profile {
         name: "anthropic",
@@ -235,13 +236,11 @@ pub const PROFILES: &[Profile] = &[
         system_later: Acceptance::Merged,
         tools_entry: Some(Format::Messages),
         answer_room: AnswerRoom::Shared,
-        overflow_is_free: true,
-        errors_inside: false,
-        counts_missed_only: false,
         cache_life_s: Some(5 * MINUTE),
         marked_cache_life_s: Some(HOUR),
+        speaks_messages: true,
         images: ImageRule::Area,
-        ..STRICT
+        ..STRICT_VENDOR
     },
     STRICT,
     // Roles may follow one another in any order, and a cache may go at any time (xAI's guides to chat and to prompt

@@ -2,187 +2,99 @@
 //! the name and its date behind it.
 //!
 //! The rules hold at every host; what holds in one format alone says so at its field. A provider's own row says what else
-//! holds there. A version that is not
-//! known yet has the rules of the newest one before it.
+//! holds there. A version that is not known yet has the rules of the newest one before it.
 
 use super::{MINUTE, PastReasoning, Profile, ReasoningMember};
 
-/// A family of models, and its first version that does something. Later versions do it too.
-struct FirstVersion {
-    family: &'static str,
-    major: u32,
-    minor: u32,
-}
-
-const fn first_version(family: &'static str, major: u32, minor: u32) -> FirstVersion {
-    FirstVersion {
-        family,
-        major,
-        minor,
-    }
-}
-
-/// A rule, and the models that have it.
-struct ModelRule {
-    models: &'static [FirstVersion],
-    apply: fn(&mut Profile),
-}
-
-/// Of two rules for one model, the later one holds.
-const RULES: &[ModelRule] = &[
+/// The models that have a rule, and the rule. Of two rules for one model, the later one holds.
+///
+/// A word is a family with its first version that has the rule; later versions have it too. A word without a version at its
+/// end is the beginning of a name: every such model has the rule.
+const RULES: &[(&str, fn(&mut Profile))] = &[
     // They take a `system` message in the midst of a conversation in Anthropic's Messages, and tools in it. Claude Sonnet 5
     // does not.
-    ModelRule {
-        models: &[
-            first_version("claude-opus-", 4, 8),
-            first_version("claude-sonnet-", 5, 5),
-            first_version("claude-haiku-", 5, 5),
-            first_version("claude-fable-", 5, 0),
-            first_version("claude-mythos-", 5, 0),
-        ],
-        apply: |it| it.system_prompts = true,
-    },
+    (
+        "claude-opus-4.8 claude-sonnet-5.5 claude-haiku-5.5 claude-fable-5 claude-mythos-5",
+        |it| it.system_prompts = true,
+    ),
     // Their thinking is bound to what stood before it (Anthropic's "Preserved thinking", since 31 August 2026). Opus 5,
     // Sonnet 5, Fable 5 and all of version 4 are not.
-    ModelRule {
-        models: &[
-            first_version("claude-opus-", 5, 5),
-            first_version("claude-sonnet-", 5, 5),
-            first_version("claude-haiku-", 5, 5),
-            first_version("claude-fable-", 5, 1),
-            first_version("claude-mythos-", 5, 1),
-        ],
-        apply: |it| it.past_reasoning = PastReasoning::Refused,
-    },
+    (
+        "claude-opus-5.5 claude-sonnet-5.5 claude-haiku-5.5 claude-fable-5.1 claude-mythos-5.1",
+        |it| it.past_reasoning = PastReasoning::Refused,
+    ),
     // The API leaves out reasoning behind a changed place (OpenAI's "Preserved reasoning", since 17 November 2026).
-    ModelRule {
-        models: &[first_version("gpt-", 6, 2)],
-        apply: |it| it.past_reasoning = PastReasoning::Dropped,
-    },
-    // They think where a request does not say otherwise, or whatever it says, within the answer's cap: it holds thinking and
-    // text (the vendors' guides to thinking).
-    ModelRule {
-        models: &[
-            first_version("claude-opus-", 5, 5),
-            first_version("claude-sonnet-", 5, 5),
-            first_version("claude-haiku-", 5, 5),
-            first_version("claude-fable-", 5, 0),
-            first_version("claude-mythos-", 5, 0),
-            first_version("gpt-", 5, 0),
-            first_version("o", 1, 0),
-            first_version("gemini-", 3, 0),
-            first_version("deepseek-v", 4, 0),
-            first_version("kimi-k", 2, 5),
-            first_version("minimax-m", 2, 0),
-            first_version("grok-", 4, 0),
-        ],
-        apply: |it| it.thinks_by_default = true,
-    },
-    // An answer with calls must have its `reasoning_content`; DeepSeek V4 and Kimi K2.6 take an empty one for missing: "The `reasoning_content` in the thinking mode must
-    // be passed back to the API." (DeepSeek's guide to its thinking mode, the same of MiMo and Kimi K2.5).
-    ModelRule {
-        models: &[
-            first_version("deepseek-v", 4, 0),
-            first_version("deepseek-flash", 0, 0),
-            first_version("mimo-v", 2, 0),
-            first_version("kimi-k", 2, 5),
-            first_version("kimi-k2-thinking", 0, 0),
-        ],
-        apply: |it| it.reasoning_member = ReasoningMember::OnCalls,
-    },
+    ("gpt-6.2", |it| it.past_reasoning = PastReasoning::Dropped),
+    // They think unless a request says otherwise, some of them whatever it says. The answer's cap holds thinking and text
+    // (the vendors' guides to thinking).
+    (
+        "claude-opus-5.5 claude-sonnet-5.5 claude-haiku-5.5 claude-fable-5 claude-mythos-5 \
+         gpt-5 o1 gemini-3 deepseek-v4 kimi-k2.5 minimax-m2 grok-4",
+        |it| it.thinks_by_default = true,
+    ),
+    // An answer with calls must have its `reasoning_content`: "The `reasoning_content` in the thinking mode must be passed
+    // back to the API." (DeepSeek's guide to its thinking mode, the same of MiMo and Kimi K2.5). DeepSeek V4 and Kimi K2.6
+    // take an empty one for missing.
+    (
+        "deepseek-v4 deepseek-flash mimo-v2 kimi-k2.5 kimi-k2-thinking",
+        |it| it.reasoning_member = ReasoningMember::OnCalls,
+    ),
     // Each answer must have it: "preserved thinking (thinking.keep=all) requires reasoning_content on every assistant
     // message" (kimi-cli 2498 and 2446).
-    ModelRule {
-        models: &[first_version("kimi-k", 3, 0)],
-        apply: |it| it.reasoning_member = ReasoningMember::OnEvery,
-    },
+    ("kimi-k3", |it| {
+        it.reasoning_member = ReasoningMember::OnEvery
+    }),
     // The first call of each answer in the running turn must have a signature: "Function call is missing a
     // thought_signature" (Google's guide to thought signatures).
-    ModelRule {
-        models: &[
-            first_version("gemini-", 3, 0),
-            first_version("gemini-pro-latest", 0, 0),
-            first_version("gemini-flash-latest", 0, 0),
-            first_version("gemini-flash-lite-latest", 0, 0),
-        ],
-        apply: |it| it.signs_calls = true,
-    },
+    (
+        "gemini-3 gemini-pro-latest gemini-flash-latest gemini-flash-lite-latest",
+        |it| it.signs_calls = true,
+    ),
     // They refuse `max_tokens`, at whatever host they are.
-    ModelRule {
-        models: &[
-            first_version("gpt-", 5, 0),
-            first_version("o", 1, 0),
-            first_version("kimi-k", 3, 0),
-        ],
-        apply: |it| it.names_completion_cap = true,
-    },
+    ("gpt-5 o1 kimi-k3", |it| it.names_completion_cap = true),
     // They refuse an answer that the request begins (Anthropic's guide to prefilling).
-    ModelRule {
-        models: &[
-            first_version("claude-opus-", 4, 6),
-            first_version("claude-sonnet-", 4, 6),
-            first_version("claude-haiku-", 5, 5),
-            first_version("claude-fable-", 5, 0),
-            first_version("claude-mythos-", 5, 0),
-        ],
-        apply: |it| it.may_end_with_assistant = false,
-    },
+    (
+        "claude-opus-4.6 claude-sonnet-4.6 claude-haiku-5.5 claude-fable-5 claude-mythos-5",
+        |it| it.may_end_with_assistant = false,
+    ),
     // They always think, and an answer that thinks cannot be made to call (Anthropic's guide to extended thinking).
-    ModelRule {
-        models: &[
-            first_version("claude-opus-", 5, 5),
-            first_version("claude-sonnet-", 5, 5),
-            first_version("claude-fable-", 5, 1),
-            first_version("claude-mythos-", 5, 1),
-        ],
-        apply: |it| it.takes_forced_calls = false,
-    },
+    (
+        "claude-opus-5.5 claude-sonnet-5.5 claude-fable-5.1 claude-mythos-5.1",
+        |it| it.takes_forced_calls = false,
+    ),
     // They reason at any effort, and with tools in Responses alone (litellm 34569). That is so in OpenAI's own API and at
     // Azure; others translate chat completions themselves.
-    ModelRule {
-        models: &[
-            first_version("gpt-6-astra", 0, 0),
-            first_version("gpt-", 6, 1),
-        ],
-        apply: |it| it.takes_chat_tools &= !matches!(it.name, "openai" | "azure"),
-    },
+    ("gpt-6-astra gpt-6.1", |it| {
+        it.takes_chat_tools &= !matches!(it.name, "openai" | "azure")
+    }),
     // OpenAI's caches live for half an hour at least, and `prompt_cache_retention` is refused (from GPT-5.6 on).
-    ModelRule {
-        models: &[first_version("gpt-", 5, 6)],
-        apply: |it| it.cache_life_s = it.cache_life_s.map(|life| life.min(30 * MINUTE)),
-    },
+    ("gpt-5.6", |it| {
+        it.cache_life_s = it.cache_life_s.map(|life| life.min(30 * MINUTE))
+    }),
 ];
 
-/// Families whose reasoning no other family reads.
-const FAMILIES: &[&[&str]] = &[
-    &["claude"],
-    &["gpt", "chatgpt", "codex", "o1", "o3", "o4"],
-    &["gemini"],
-    &["gemma"],
-    &["kimi", "moonshot"],
-    &["deepseek"],
-    &["grok"],
-    &["glm", "chatglm"],
-    &["minimax"],
-    &["mimo"],
-    &["qwen", "qwq", "qvq"],
-    &[
-        "mistral",
-        "magistral",
-        "ministral",
-        "mixtral",
-        "codestral",
-        "devstral",
-        "pixtral",
-    ],
-    &["nemotron"],
-    &["llama"],
-    &["command"],
-    &["ernie"],
-    &["hunyuan"],
-    &["doubao"],
-    &["nova"],
-    &["phi"],
+/// Families whose reasoning no other family reads, each with the words that name it.
+const FAMILIES: &[&str] = &[
+    "claude",
+    "gpt chatgpt codex o1 o3 o4",
+    "gemini",
+    "gemma",
+    "kimi moonshot",
+    "deepseek",
+    "grok",
+    "glm chatglm",
+    "minimax",
+    "mimo",
+    "qwen qwq qvq",
+    "mistral magistral ministral mixtral codestral devstral pixtral",
+    "nemotron",
+    "llama",
+    "command",
+    "ernie",
+    "hunyuan",
+    "doubao",
+    "nova",
+    "phi",
 ];
 
 /// Whether two models are of different families, as far as their names tell. A name that tells nothing, such as that of a
@@ -200,34 +112,37 @@ fn find_family(model: &str) -> Option<usize> {
     };
     FAMILIES.iter().position(|words| {
         let mut parts = model.split(|it: char| !it.is_ascii_alphanumeric());
-        parts.any(|part| words.iter().any(|word| names_word(part, word)))
+        parts.any(|part| words.split(' ').any(|word| names_word(part, word)))
     })
 }
 
 /// Changes a provider's row by the rules of a model.
 pub(super) fn apply_model_rules(profile: &mut Profile, model: &str) {
     let model = model.to_ascii_lowercase();
-    for rule in RULES {
-        if rule.models.iter().any(|first| first.has(&model)) {
-            (rule.apply)(profile);
+    for (models, apply) in RULES {
+        if models.split(' ').any(|first| has_rule_of(&model, first)) {
+            apply(profile);
         }
     }
 }
 
-impl FirstVersion {
-    /// Whether a model, in lower case, is of this family, and not older than this version.
-    fn has(&self, model: &str) -> bool {
-        let mut found = model.match_indices(self.family);
-        found.any(|(at, _)| {
-            let begins = !model[..at].ends_with(|it: char| it.is_ascii_alphanumeric());
-            let rest = &model[at + self.family.len()..];
-            let mut numbers = rest.split(['-', '.']).map(read_version);
-            let major = numbers.next().flatten();
-            let minor = numbers.next().flatten().unwrap_or(0);
-            let is_named = (self.major, self.minor) == (0, 0);
-            begins && (is_named || major.is_some_and(|it| (it, minor) >= (self.major, self.minor)))
-        })
-    }
+/// Whether a model, in lower case, is of the family of a word of the table, and not older than its version.
+fn has_rule_of(model: &str, first: &str) -> bool {
+    let family = first.trim_end_matches(|it: char| it.is_ascii_digit() || it == '.');
+    let least = read_versions(&first[family.len()..]);
+    let mut found = model.match_indices(family);
+    found.any(|(at, _)| {
+        let begins = !model[..at].ends_with(|it: char| it.is_ascii_alphanumeric());
+        let version = read_versions(&model[at + family.len()..]);
+        begins && (family == first || version.is_some_and(|version| Some(version) >= least))
+    })
+}
+
+/// The major and the minor version at the beginning of a text, the minor one 0 where there is none.
+fn read_versions(text: &str) -> Option<(u32, u32)> {
+    let mut numbers = text.split(['-', '.']).map(read_version);
+    let major = numbers.next()??;
+    Some((major, numbers.next().flatten().unwrap_or(0)))
 }
 
 /// The number at the beginning of a part of a name; `None` for a date, for a size such as `32k`, and for a version without

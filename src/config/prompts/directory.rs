@@ -14,7 +14,7 @@ const MAX_BYTES: u64 = 4 * MAX_CHARS as u64 + 4;
 const KEY: &str = "prompts_dir";
 
 /// The built-in texts, overridden by those of a directory.
-pub(in crate::config) fn read_prompts(s: &mut Section, folder: Option<&Path>) -> Prompts {
+pub(crate) fn read_prompts(s: &mut Section, folder: Option<&Path>) -> Prompts {
     let mut prompts = Prompts::default();
     let Some(folder) = folder else {
         return prompts;

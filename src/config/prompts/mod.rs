@@ -36,40 +36,34 @@ pub enum NoteMethod {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prompts([Cow<'static, str>; 2 * KINDS]);
 
-const KINDS: usize = 9;
-
-enum PromptKind {
-    CautionTools,
-    CautionText,
-    CriticalTools,
-    CriticalText,
-    CountdownTools,
-    CountdownText,
-    CourseReminders,
-    CourseFacts,
-    GoOn,
-}
-
-/// Names and texts of files.
+/// Declares each kind of text once, with the name of its files.
 macro_rules! texts {
-    ($($name:literal)*) => {
-        [$((concat!($name, ".txt"), include_str!(concat!($name, ".txt")))),*]
+    ($($kind:ident $name:literal)*) => {
+        enum PromptKind {
+            $($kind),*
+        }
+
+        const KINDS: usize = [$($name),*].len();
+
+        /// Names and texts of files in the order of [`PromptKind`], English before Chinese.
+        const BUILT_IN: [(&str, &str); 2 * KINDS] = [
+            $((concat!("en/", $name, ".txt"), include_str!(concat!("en/", $name, ".txt"))),)*
+            $((concat!("zh/", $name, ".txt"), include_str!(concat!("zh/", $name, ".txt"))),)*
+        ];
     };
 }
 
-/// Names and texts in the order of [`PromptKind`], English before Chinese.
-const BUILT_IN: [(&str, &str); 2 * KINDS] = texts! {
-    "en/caution-tools" "en/caution-text"
-    "en/critical-tools" "en/critical-text"
-    "en/countdown-tools" "en/countdown-text"
-    "en/course-reminders" "en/course-facts"
-    "en/go-on"
-    "zh/caution-tools" "zh/caution-text"
-    "zh/critical-tools" "zh/critical-text"
-    "zh/countdown-tools" "zh/countdown-text"
-    "zh/course-reminders" "zh/course-facts"
-    "zh/go-on"
-};
+texts! {
+    CautionTools "caution-tools"
+    CautionText "caution-text"
+    CriticalTools "critical-tools"
+    CriticalText "critical-text"
+    CountdownTools "countdown-tools"
+    CountdownText "countdown-text"
+    CourseReminders "course-reminders"
+    CourseFacts "course-facts"
+    GoOn "go-on"
+}
 
 impl Default for Prompts {
     fn default() -> Self {

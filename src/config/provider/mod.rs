@@ -15,8 +15,8 @@ use credentials::{read_auth, read_headers, read_key_header, read_query};
 use super::{
     format::{Api, FORMATS, Format},
     loading::{
+        environment::Environment,
         layer::Layers,
-        load::Environment,
         problem::find_nearest,
         section::{Section, Visibility, settings},
     },
@@ -95,8 +95,8 @@ fn make_simulated() -> ProviderConfig {
     }
 }
 
-/// Unset: chat completions and Responses, and Messages where the profile has them or the address names Anthropic's API, as those of
-/// several clouds do.
+/// Unset: chat completions and Responses; also Messages, if the profile has them or the address names Anthropic's API,
+/// as the addresses of several clouds do.
 fn read_formats(s: &mut Section, profile: &Profile, base_url: Option<&str>) -> Vec<Format> {
     let key = "formats";
     let Some(names) = s.read_option::<Vec<String>>(key, Visibility::Plain) else {
@@ -151,14 +151,21 @@ pub(super) fn read_provider(s: &mut Section, key: &str) -> Option<String> {
     }
     if !known.contains(&name) {
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
-        let choices = known.join(", ");
-        let remedy = match find_nearest(&name, &known) {
-            Some(near) => format!("did you mean {near:?}?"),
-            None => format!("add [providers.{name}], or write one of {choices}"),
-        };
-        s.refuse_text(key, &name, format!("there is no such provider; {remedy}"));
+        s.refuse_text(key, &name, explain_no_provider(&name, &known));
     }
     Some(name)
+}
+
+fn explain_no_provider(name: &str, known: &[&str]) -> String {
+    let remedy = match find_nearest(name, known) {
+        Some(near) => format!("did you mean {near:?}?"),
+        None if known.is_empty() => format!("none is configured, so add [providers.{name}]"),
+        None => format!(
+            "add [providers.{name}], or write one of {}",
+            known.join(", ")
+        ),
+    };
+    format!("there is no such provider; {remedy}")
 }
 
 fn read_base_url(s: &mut Section) -> Option<String> {
@@ -209,4 +216,21 @@ fn read_profile(s: &mut Section, base_url: Option<&str>) -> &'static Profile {
         s.refuse_text("profile", wanted, message);
         &PROFILES[0]
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::explain_no_provider;
+
+    #[test]
+    fn a_missing_provider_is_explained_with_and_without_others() {
+        for (known, remedy) in [
+            (&["opneai", "zai"][..], "did you mean \"opneai\"?"),
+            (&["zai"], "add [providers.openai], or write one of zai"),
+            (&[], "none is configured, so add [providers.openai]"),
+        ] {
+            let expected = format!("there is no such provider; {remedy}");
+            assert_eq!(explain_no_provider("openai", known), expected);
+        }
+    }
 }

@@ -4,7 +4,9 @@
 //! A family is a name with its version taken out: `gpt-6.2-sol` is version 6.2 of `gpt-*-sol`. So another kind
 //! (`gpt-6.4`) is another family. A name that states a size, or a smaller kind, has none.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::LazyLock};
+
+use regex::Regex;
 
 use super::{keep_built_in, release};
 use crate::provider::{Window, WindowSource};
@@ -69,73 +71,38 @@ impl Families {
     }
 }
 
-/// A version in a name.
-#[derive(Clone, Copy)]
-struct FoundVersion {
-    from: usize,
-    until: usize,
-    version: Version,
-    /// A part of digits may follow: `5-7` is 5.7.
-    takes_minor: bool,
-}
+/// The parts of a name with its version: `6`, `6.2`, `6-2`, or as Fireworks writes it, `6p2`. Letters may stand before it,
+/// as in `k3.1`.
+static VERSION: LazyLock<Regex> = LazyLock::new(|| {
+    let (number, by) = ("([0-9]{1,2})", "[-:@_]");
+    let version = format!("{number}{by}{number}|[a-z]*{number}(?:[.p]{number})?");
+    Regex::new(&format!("(?:^|{by})(?:{version})(?:{by}|$)")).expect("a test uses it")
+});
 
 /// The family and the version of a name without dates; `None` without a version, or where the name states a size or a
 /// smaller kind.
 fn split_version(name: &str) -> Option<(String, Version)> {
-    let mut at = name.rfind('/').map_or(0, |slash| slash + 1);
-    let mut found: Option<FoundVersion> = None;
-    for part in name[at..].split(release::SEPARATORS) {
-        if release::states_size(part) || release::SMALLER_KINDS.contains(&part) {
-            return None;
-        }
-        match &mut found {
-            None => found = find_version(part, at),
-            Some(found) => {
-                let minor = parse_hundredths(part).filter(|_| found.takes_minor);
-                if let Some(minor) = minor {
-                    found.version.1 = minor;
-                    found.until = at + part.len();
-                }
-                found.takes_minor = false;
-            }
-        }
-        at += part.len() + 1;
+    let begin = name.rfind('/').map_or(0, |slash| slash + 1);
+    let (vendor, model) = name.split_at(begin);
+    let mut parts = model.split(release::SEPARATORS);
+    if parts.any(|part| release::states_size(part) || release::is_smaller_kind(part)) {
+        return None;
     }
-    let found = found?;
-    let family = format!("{}*{}", &name[..found.from], &name[found.until..]);
-    Some((family, found.version))
-}
-
-/// The version that a part of a name ends with, such as `k3.1`; the part begins at `at` in the name.
-fn find_version(part: &str, at: usize) -> Option<FoundVersion> {
-    let letters = part.bytes().take_while(u8::is_ascii_lowercase).count();
-    Some(FoundVersion {
-        from: at + letters,
-        until: at + part.len(),
-        version: parse_version(&part[letters..])?,
-        takes_minor: parse_number(part).is_some(),
-    })
-}
-
-/// `6`, `6.2`, or as Fireworks writes it, `6p2`.
-fn parse_version(digits: &str) -> Option<Version> {
-    let (major, minor) = match digits.split_once(['.', 'p']) {
-        Some((major, minor)) => (major, parse_hundredths(minor)?),
-        None => (digits, 0),
-    };
-    Some(Version(parse_number(major)?, minor))
-}
-
-fn parse_hundredths(minor: &str) -> Option<u8> {
-    let tens = if minor.len() == 1 { 10 } else { 1 };
-    Some(parse_number(minor)? * tens)
-}
-
-/// A number of one or two digits.
-fn parse_number(digits: &str) -> Option<u8> {
-    let is_short = (1..=2).contains(&digits.len());
-    let is_number = is_short && digits.bytes().all(|byte| byte.is_ascii_digit());
-    digits.parse().ok().filter(|_| is_number)
+    let found = VERSION.captures(model)?;
+    let (major, minor) = (
+        found.get(1).or(found.get(3))?,
+        found.get(2).or(found.get(4)),
+    );
+    let hundredths = minor.map_or(Some(0), |minor| {
+        let tens = if minor.len() == 1 { 10 } else { 1 };
+        Some(minor.as_str().parse::<u8>().ok()? * tens)
+    });
+    let version = Version(major.as_str().parse().ok()?, hundredths?);
+    let (before, after) = (
+        &model[..major.start()],
+        &model[minor.unwrap_or(major).end()..],
+    );
+    Some((format!("{vendor}{before}*{after}"), version))
 }
 
 #[cfg(test)]

@@ -11,35 +11,11 @@ use regex::Regex;
 
 pub(super) const SEPARATORS: [char; 4] = ['-', ':', '@', '_'];
 
-/// Kinds that makers give a smaller window than the model they are made from.
-pub(super) const SMALLER_KINDS: [&str; 8] = [
-    "air", "distill", "lite", "micro", "mini", "nano", "small", "tiny",
-];
-/// Kinds that are models of their own.
-const OTHER_KINDS: [&str; 22] = [
-    "audio",
-    "character",
-    "chat",
-    "code",
-    "codex",
-    "coder",
-    "embed",
-    "embedding",
-    "flash",
-    "image",
-    "instruct",
-    "large",
-    "live",
-    "long",
-    "max",
-    "medium",
-    "pro",
-    "spark",
-    "tts",
-    "turbo",
-    "ultra",
-    "vision",
-];
+/// Kinds that makers give a smaller window than the model they are made from, separated by spaces.
+const SMALLER_KINDS: &str = "air distill lite micro mini nano small tiny";
+/// The same of kinds that are models of their own.
+const OTHER_KINDS: &str = "audio character chat code codex coder embed embedding flash image instruct \
+    large live long max medium pro spark tts turbo ultra vision";
 
 /// Dates in one word have eight digits, six, or four: month and day (`0613`) or year and month (`2407`).
 static RELEASE: LazyLock<Regex> = LazyLock::new(|| {
@@ -98,8 +74,12 @@ fn names_another_model(part: &str) -> bool {
     let version = part.strip_prefix('v').unwrap_or(part);
     version.starts_with(|first: char| first.is_ascii_digit())
         || states_size(part)
-        || SMALLER_KINDS.contains(&part)
-        || OTHER_KINDS.contains(&part)
+        || is_smaller_kind(part)
+        || OTHER_KINDS.split(' ').any(|kind| kind == part)
+}
+
+pub(super) fn is_smaller_kind(part: &str) -> bool {
+    SMALLER_KINDS.split(' ').any(|kind| kind == part)
 }
 
 /// Whether a part of a name is a size: `32k`, `8b`, `a22b`, `1m`, or a number of three digits or more.

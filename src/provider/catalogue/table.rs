@@ -7,7 +7,6 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
 use super::{MAX_NAME_BYTES, SANE_WINDOWS, family::Families};
@@ -31,20 +30,6 @@ pub(crate) struct WindowTable {
     /// The providers of each model, with their windows.
     models: HashMap<String, Vec<(String, Window)>>,
     families: Families,
-}
-
-/// A provider in the form of models.dev.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ListedProvider<'a> {
-    #[serde(borrow)]
-    models: HashMap<String, &'a RawValue>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ListedModel {
-    limit: Value,
 }
 
 impl WindowTable {
@@ -108,32 +93,19 @@ impl WindowTable {
 
 /// The day of the newest list behind the built-in table, as `2026-11-24`.
 pub(crate) fn built_in_date() -> &'static str {
-    let head = BUILT_IN[0].lines().take_while(|line| line.starts_with('#'));
-    let mut dates = head.filter_map(|line| line.strip_prefix("# date: "));
-    dates.next().unwrap_or("unknown")
+    read_head("# date: ").unwrap_or("unknown")
 }
 
-/// The same as a time.
+/// The midnight at which that day began, in UTC.
 pub(crate) fn built_in_since() -> SystemTime {
-    let numbers: Vec<u64> = built_in_date()
-        .split('-')
-        .filter_map(|number| number.parse().ok())
-        .collect();
-    let days = match numbers[..] {
-        [year, month @ 1..=12, day @ 1..=31] if year >= 1970 => days_since_1970(year, month, day),
-        _ => 0,
-    };
-    UNIX_EPOCH + Duration::from_secs(days * 86_400)
+    let seconds = read_head("# since: ").and_then(|seconds| seconds.parse().ok());
+    UNIX_EPOCH + Duration::from_secs(seconds.unwrap_or(0))
 }
 
-/// By the Gregorian calendar. Years begin with March here, so that the leap day is the last one.
-const fn days_since_1970(year: u64, month: u64, day: u64) -> u64 {
-    let (year, month) = match month {
-        1 | 2 => (year - 1, month + 9),
-        _ => (year, month - 3),
-    };
-    let days = year * 365 + year / 4 - year / 100 + year / 400;
-    days + (month * 153 + 2) / 5 + day - 1 - 719_468
+/// What follows these words in the comments at the head of the built-in table.
+fn read_head(words: &str) -> Option<&'static str> {
+    let mut head = BUILT_IN[0].lines().take_while(|line| line.starts_with('#'));
+    head.find_map(|line| line.strip_prefix(words))
 }
 
 /// The built-in table, parsed once.
@@ -161,12 +133,11 @@ pub(super) fn parse_table(bytes: &[u8]) -> Option<WindowTable> {
     let mut table = WindowTable::clone(built_in_table());
     table.rows = 0;
     for (provider, listed) in list {
-        let listed: ListedProvider = serde_json::from_str(listed.get()).unwrap_or_default();
-        for (name, model) in listed.models {
-            let model: ListedModel = serde_json::from_str(model.get()).unwrap_or_default();
-            let tokens = |key: &str| u32::try_from(model.limit.get(key)?.as_u64()?).ok();
+        let listed: Value = serde_json::from_str(listed.get()).unwrap_or_default();
+        for (name, model) in listed["models"].as_object().into_iter().flatten() {
+            let tokens = |key: &str| u32::try_from(model["limit"][key].as_u64()?).ok();
             if let Some(context) = tokens("context") {
-                table.add_row(&provider, &name, context, tokens("input"));
+                table.add_row(&provider, name, context, tokens("input"));
             }
         }
     }

@@ -7,9 +7,14 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::lesson::{INFERRED_MAX_AGE, LEAST_INPUT, LEAST_WINDOW};
 use crate::unix_time::to_unix_ms;
 
+/// No provider has a smaller window; vLLM has been seen to print 3 for one.
+pub(super) const LEAST_WINDOW: u32 = 1_024;
+/// No limit is inferred below this.
+pub(super) const LEAST_INPUT: u32 = 256;
+/// An inferred limit is believed for no longer.
+pub(super) const INFERRED_MAX_AGE: Duration = Duration::from_secs(60 * 60);
 /// A lesson learnt again is published where the published one is older by this.
 const REFRESH_MS: u64 = 60_000;
 /// The largest accepted prompt is published again after this growth.

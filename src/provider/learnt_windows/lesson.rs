@@ -4,15 +4,10 @@ use std::time::{Duration, SystemTime};
 
 use super::{
     Lesson, Lessons, RefusedPrompt,
-    dated_lessons::{DatedTokens, believed_tokens},
+    dated_lessons::{DatedTokens, INFERRED_MAX_AGE, LEAST_INPUT, LEAST_WINDOW, believed_tokens},
 };
 use crate::provider::{Bounds, Window, window::lesser_bound};
 
-/// No provider has a smaller window; vLLM has been seen to print 3 for one.
-pub(super) const LEAST_WINDOW: u32 = 1_024;
-/// No limit is inferred below this.
-pub(super) const LEAST_INPUT: u32 = 256;
-pub(super) const INFERRED_MAX_AGE: Duration = Duration::from_secs(60 * 60);
 /// For a limit that follows from the answer size of one request: other requests may ask for less.
 const ANSWER_MAX_AGE: Duration = Duration::from_secs(5 * 60);
 
@@ -24,7 +19,7 @@ const NEXT_BELOW_ACCEPTED_PERCENT: u32 = 90;
 const ESTIMATE_PERCENT: u32 = 95;
 
 impl Lessons {
-    pub(super) fn bounds_at(&self, now: SystemTime) -> Bounds {
+    pub(in crate::provider) fn bounds_at(&self, now: SystemTime) -> Bounds {
         Bounds {
             window: believed_tokens(self.window, now),
             input: lesser_bound(
@@ -34,7 +29,8 @@ impl Lessons {
         }
     }
 
-    pub(super) fn longest_accepted(&self, now: SystemTime) -> Option<u32> {
+    /// The reported tokens of the longest prompt that was answered lately.
+    pub(in crate::provider) fn longest_accepted(&self, now: SystemTime) -> Option<u32> {
         believed_tokens(self.accepted, now)
     }
 

@@ -1,9 +1,10 @@
+mod any_refusal;
+mod assumed_window;
+
 use std::time::{Duration, SystemTime};
 
-use proptest::prelude::*;
-
 use super::{Bounds, LearntWindows, Lesson, MAX_MODELS, RefusedPrompt};
-use crate::provider::{ASSUMED_WINDOW, Window, WindowSource, overflow::Overflow};
+use crate::provider::{Window, WindowSource, overflow::Overflow};
 
 const DAY: Duration = Duration::from_secs(86_400);
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -63,6 +64,12 @@ impl Model {
 
     fn input(&self) -> Option<u32> {
         self.known().input
+    }
+}
+
+const fn tokens(lesson: Lesson) -> u32 {
+    match lesson {
+        Lesson::Window(tokens) | Lesson::Input(tokens) => tokens,
     }
 }
 
@@ -263,61 +270,6 @@ fn without_any_count_the_limit_is_above_zero() {
     assert!(model.input().is_some_and(|tokens| tokens > 0));
 }
 
-/// A refusal of a request that was planned without a known window.
-fn refused_unknown(overflow: Overflow, expected: u32) -> RefusedPrompt {
-    RefusedPrompt {
-        claimed: Window {
-            tokens: ASSUMED_WINDOW,
-            input: None,
-            source: WindowSource::Assumed,
-        },
-        reserve: 4_000,
-        ..refused(overflow, 0, expected)
-    }
-}
-
-#[test]
-fn a_named_window_beyond_the_assumed_one_is_believed() {
-    let model = Model::new();
-    let lesson = model.refused(refused_unknown(named(200_000), 300_000));
-    assert_eq!(lesson, Lesson::Window(200_000));
-    assert_eq!((model.window(), model.input()), (Some(200_000), None));
-    let limit = Overflow {
-        prompt_limit: Some(180_000),
-        ..Overflow::default()
-    };
-    let model = Model::new();
-    let lesson = model.refused(refused_unknown(limit, 300_000));
-    assert_eq!(lesson, Lesson::Input(180_000));
-    assert_eq!((model.window(), model.input()), (None, Some(180_000)));
-}
-
-#[test]
-fn without_a_number_the_assumed_window_is_tried_next() {
-    let model = Model::new();
-    model.refused(refused_unknown(Overflow::default(), 300_000));
-    assert_eq!(model.input(), Some(92_000));
-    let lesson = model.refused(refused_unknown(Overflow::default(), 92_000));
-    assert_eq!(lesson, Lesson::Input(64_400));
-    // What was accepted before says more.
-    let model = Model::new();
-    model.accepted(190_000);
-    model.refused(refused_unknown(Overflow::default(), 200_000));
-    assert_eq!(model.input(), Some(180_000));
-}
-
-/// The prompt fits beside an answer of the usual size, so the asked answer is what was too long.
-#[test]
-fn a_cap_beyond_an_assumed_window_does_not_limit_prompts() {
-    let model = Model::new();
-    let asked = RefusedPrompt {
-        answer: 120_000,
-        ..refused_unknown(Overflow::default(), 20_000)
-    };
-    model.refused(asked);
-    assert_eq!(model.known(), Bounds::default());
-}
-
 #[test]
 fn models_are_bounded() {
     let learnt = LearntWindows::new(DAY);
@@ -331,52 +283,6 @@ fn models_are_bounded() {
     assert_eq!(learnt.find_bounds("p", "m0000", now), Bounds::default());
     let last = format!("m{:04}", models - 1);
     assert_eq!(learnt.find_bounds("p", &last, now).input, Some(4_096));
-}
-
-const fn tokens(lesson: Lesson) -> u32 {
-    match lesson {
-        Lesson::Window(tokens) | Lesson::Input(tokens) => tokens,
-    }
-}
-
-/// Mostly numbers near each other, so that limits cross.
-fn number() -> impl Strategy<Value = u32> {
-    prop_oneof![4 => 0_u32..40_000, 1 => any::<u32>()]
-}
-
-fn any_refusal() -> impl Strategy<Value = RefusedPrompt> {
-    let some = || prop::option::of(number());
-    let overflow = (some(), some(), some(), some(), some(), some());
-    let source = prop_oneof![Just(WindowSource::Catalogue), Just(WindowSource::Assumed)];
-    (overflow, number(), some(), number(), number(), source).prop_map(
-        |(
-            (window, prompt_limit, prompt_tokens, answer, requested, excess),
-            tokens,
-            input,
-            expected,
-            reserve,
-            source,
-        )| {
-            RefusedPrompt {
-                overflow: Overflow {
-                    window,
-                    prompt_limit,
-                    prompt_tokens,
-                    answer,
-                    requested,
-                    excess,
-                },
-                claimed: Window {
-                    tokens,
-                    input,
-                    source,
-                },
-                expected,
-                answer: reserve,
-                reserve,
-            }
-        },
-    )
 }
 
 /// A window of 65,536 holds 62,000 tokens beside an answer of 2,000, but not beside the requested 5,000.
@@ -413,56 +319,6 @@ fn a_refusal_that_a_lower_answer_cap_avoids_does_not_limit_prompts() {
     let model = Model::new();
     model.refused(stays);
     assert_eq!(model.known().input, Some(60_536));
-}
-
-proptest! {
-    #[test]
-    fn a_refused_size_is_not_sent_again(
-        before in prop::collection::vec((any::<bool>(), number(), any_refusal()), 0..6),
-        refusal in any_refusal(),
-    ) {
-        let model = Model::new();
-        for (accepts, tokens, refusal) in before {
-            if accepts { model.accepted(tokens) } else { model.refused(refusal); }
-        }
-        let lesson = model.refused(refusal);
-        prop_assert!(tokens(lesson) > 0);
-        let known = model.known();
-        prop_assert!(known.input != Some(0));
-        if let Lesson::Window(window) = lesson {
-            prop_assert_eq!(known.window, Some(window));
-            let most = refusal.claimed.claimed_tokens().unwrap_or(u32::MAX);
-            prop_assert!((1_024..most).contains(&window));
-        }
-        let overflow = refusal.overflow;
-        let sent = refusal.count_prompt_tokens().unwrap_or(refusal.expected);
-        // Nothing is learnt where far more was accepted and no number is named.
-        let teaches = lesson != Lesson::Input(sent);
-        if sent > 256 && teaches && !overflow.is_filled_by_answer() {
-            let reserve = refusal.reserve;
-            let window = known.window.map(|window| window - reserve.min(window / 2));
-            let most = window.unwrap_or(u32::MAX).min(known.input.unwrap_or(u32::MAX));
-            prop_assert!(most < sent, "{:?} after {:?}", known, refusal);
-        }
-        // Everything expires.
-        prop_assert_eq!(model.learnt.find_bounds("p", "m", model.now + DAY), Bounds::default());
-    }
-
-    /// A provider that refuses without a number gets less each time.
-    #[test]
-    fn refusals_end(window in 300_u32..200_000, estimated in 0.5_f64..2.0) {
-        let model = Model::new();
-        let mut sent = 1_000_000;
-        for _ in 0..40 {
-            // The provider's count differs from the estimate.
-            if f64::from(sent) * estimated <= f64::from(window) || sent <= 256 {
-                return Ok(());
-            }
-            model.refused(refused(Overflow::default(), 1_000_000, sent));
-            sent = model.input().unwrap_or(sent);
-        }
-        prop_assert!(false, "still {} for {}", sent, window);
-    }
 }
 
 #[test]

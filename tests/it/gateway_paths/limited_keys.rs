@@ -1,6 +1,9 @@
 //! Keys that are limited to some models, on paths that are forwarded.
 
+use plimsoll::config::Auth;
+
 use super::*;
+use crate::support::SECRET;
 
 #[tokio::test]
 async fn a_key_for_some_models_is_limited_on_every_path() {

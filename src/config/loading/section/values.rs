@@ -165,7 +165,7 @@ impl Section<'_> {
 }
 
 /// Whether a text is a name, or the beginning of a name with a `*` at the end.
-pub(in crate::config) fn is_pattern(text: &str) -> bool {
+pub(crate) fn is_pattern(text: &str) -> bool {
     let name = text.strip_suffix('*').unwrap_or(text);
     !text.is_empty() && !name.contains('*')
 }

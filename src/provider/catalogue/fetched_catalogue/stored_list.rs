@@ -61,26 +61,15 @@ impl StoredList {
     pub(super) fn write(&self, list: &[u8], fetched: SystemTime) -> io::Result<()> {
         let since = fetched.duration_since(UNIX_EPOCH).unwrap_or_default();
         let head = format!("{FORM} {} {}\n", self.source, since.as_secs());
-        // Unlike the process id, this differs in every container that shares the directory.
-        let mut suffix = [0; 8];
-        getrandom::fill(&mut suffix)?;
-        let draft = format!("{DRAFT}{}", hex::encode(suffix));
-        let draft = self.path.with_file_name(draft);
-        if let Some(folder) = self.path.parent() {
-            fs::create_dir_all(folder)?;
-            remove_old_drafts(folder);
-        }
-        let write = || {
-            let mut file = fs::File::create(&draft)?;
-            file.write_all(head.as_bytes())?;
-            file.write_all(list)?;
-            file.sync_all()?;
-            fs::rename(&draft, &self.path)
-        };
-        write().inspect_err(|_| {
-            // The first error is the one to report.
-            let _ = fs::remove_file(&draft);
-        })
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        fs::create_dir_all(folder)?;
+        remove_old_drafts(folder);
+        let mut draft = tempfile::Builder::new().prefix(DRAFT).tempfile_in(folder)?;
+        draft.write_all(head.as_bytes())?;
+        draft.write_all(list)?;
+        draft.as_file().sync_all()?;
+        draft.persist(&self.path)?;
+        Ok(())
     }
 }
 
