@@ -1,11 +1,11 @@
 //! `GET events`: changes of sessions and providers as server-sent events, until the reader leaves.
 //!
-//! Changes by this process are sent at once. Changes by other replicas are found by a poll of the newest
-//! sessions every three seconds. A poll runs only after all pending changes were sent, so that nothing
-//! older follows something newer. Unchanged sessions are not sent again.
+//! Changes by this process are sent at once. Changes by other replicas are found by a poll of the newest sessions every
+//! three seconds. A poll runs only after all pending changes were sent, so that no older state of a session follows a
+//! newer one. Unchanged sessions are not sent again.
 //!
-//! The stream ends with the proxy, and when the settings change, since they may have removed the
-//! reader's key; readers connect again. Nothing is buffered for a slow reader: it gets a `resync` event.
+//! The stream ends when the proxy ends, and when the settings change, since they may have removed the reader's key;
+//! then readers connect again. Nothing is buffered for a slow reader: it gets a `resync` event.
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
@@ -85,9 +85,9 @@ struct EventReader {
     requester: Requester,
     subscription: SessionSubscription,
     ended: CancellationToken,
-    /// Of the last event of each session.
+    /// The digest of the last event of each session.
     sent_digests: LruCache<SessionId, u64>,
-    /// Of the last event of the providers.
+    /// The digest of the last event of the providers.
     providers_digest: Option<u64>,
     /// Sessions of other keys in the last event.
     other_keys: Option<u64>,
