@@ -139,7 +139,7 @@ impl<C: SummaryClient> SummaryJob<C> {
         let work = SummaryWork::begin_summary(conversation, &self.edits, self.range, summariser);
         let (mut work, mut body) = work.ok_or(JobError::Nothing)?;
         loop {
-            let repeats = work.repeats_conversation();
+            let repeats = work.repeats_conversation;
             let answer = self.fetch_answer(body, repeats, trace, cost).await?;
             match work.read_answer(&answer)? {
                 SummaryProgress::Ask(next) => body = next,

@@ -99,7 +99,7 @@ pub enum JobStart {
 /// without an outcome and its request may begin another.
 #[derive(Debug)]
 pub struct JobTicket {
-    id: JobId,
+    pub id: JobId,
     sender: Option<oneshot::Sender<JobOutcome>>,
     /// Label of the outcome in the metrics.
     end: &'static str,
@@ -218,10 +218,6 @@ impl SummaryJobs {
 }
 
 impl JobTicket {
-    pub const fn id(&self) -> JobId {
-        self.id
-    }
-
     /// From now on a dropped ticket counts as `stopped` instead of `skipped`.
     pub(super) const fn mark_started(&mut self) {
         self.end = "stopped";

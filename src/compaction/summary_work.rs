@@ -46,7 +46,9 @@ pub struct SummaryWork {
     range: SummaryRange,
     /// The client's messages hold nothing like a summary block, so a block without a key counts.
     accept_unkeyed: bool,
-    repeats_conversation: bool,
+    /// Whether the only request repeats the conversation, so that it begins as the requests before it. If not, each
+    /// request has a part of a transcript.
+    pub repeats_conversation: bool,
     /// Parts of the transcript that were not sent yet.
     parts: VecDeque<String>,
 }
@@ -115,12 +117,6 @@ impl SummaryWork {
             boundary: self.range.boundary,
             text: text.into(),
         }))
-    }
-
-    /// Whether the only request repeats the conversation, so that it begins as the requests before it. If not, each
-    /// request has a part of a transcript.
-    pub const fn repeats_conversation(&self) -> bool {
-        self.repeats_conversation
     }
 
     /// Requests still to come after the current one.

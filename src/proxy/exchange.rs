@@ -135,7 +135,7 @@ pub async fn exchange_body(
     if let Some(inherited) = &inherited
         && !inherited.store_failed
     {
-        let passed = !inherited.lineage.probes().is_empty();
+        let passed = !inherited.lineage.probes.is_empty();
         app.replica_sync.pull(&app.registry, passed).await;
     }
 

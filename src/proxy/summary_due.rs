@@ -28,7 +28,7 @@ pub(super) fn summary_user(inherited: &InheritedSession) -> BackoffSubject {
 
 /// The account of the client, for summaries.
 pub(super) fn summary_account(inherited: &InheritedSession) -> BackoffSubject {
-    BackoffSubject::Account(*inherited.lineage.tenant().account().as_bytes())
+    BackoffSubject::Account(*inherited.lineage.tenant.account().as_bytes())
 }
 
 /// Whether a summary may be begun with this request.

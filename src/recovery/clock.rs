@@ -95,36 +95,25 @@ impl RecoveryClock {
         pace: RecoveryPace,
     ) -> Self {
         let before = if events.cleared { Self::Calm } else { self };
+        let caution = |due, since| Self::Caution { due, since };
+        let critical = |left| Self::Critical { left, told: false };
         match (before, level) {
             (before, HealthLevel::Unknown) => before.advance_without_level(events),
-            (Self::Critical { left, .. }, HealthLevel::Critical) => Self::Critical {
-                left: left.saturating_sub(1),
-                told: false,
-            },
             (_, HealthLevel::Healthy) => Self::Calm,
-            (_, HealthLevel::Critical) => Self::Critical {
-                left: pace.critical_countdown,
-                told: false,
-            },
+            (Self::Critical { left, .. }, HealthLevel::Critical) => {
+                critical(left.saturating_sub(1))
+            }
+            (_, HealthLevel::Critical) => critical(pace.critical_countdown),
+            (Self::Calm, HealthLevel::Caution) => caution(true, 0),
             (Self::Caution { due, since }, HealthLevel::Caution) => {
                 let carried = events.carried_prompt;
                 let since = if carried { 1 } else { since.saturating_add(1) };
-                Self::Caution {
-                    due: (due && !carried) || since >= pace.caution_cadence,
-                    since,
-                }
+                caution(due && !carried || since >= pace.caution_cadence, since)
             }
-            (Self::Calm, HealthLevel::Caution) => Self::Caution {
-                due: true,
-                since: 0,
-            },
             // After critical, a caution prompt is due only if no critical prompt was sent.
             (Self::Critical { told, .. }, HealthLevel::Caution) => {
                 let prompted = events.carried_prompt || told;
-                Self::Caution {
-                    due: !prompted || pace.caution_cadence <= 1,
-                    since: u32::from(prompted),
-                }
+                caution(!prompted || pace.caution_cadence <= 1, prompted.into())
             }
         }
     }

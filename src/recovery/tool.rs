@@ -81,31 +81,27 @@ pub fn execute_calls(
     may_be_lost: bool,
     source: Option<&RecallSource<'_>>,
 ) -> ExecutionOutcome {
-    let clears = |call: &ProxyToolCall| &*call.name == CLEAR;
-    let mut failed = false;
+    let (mut failed, mut clear) = (false, false);
     let mut recalls = RecallCount::default();
     let mut used = RecallUse::default();
     let mut results = vec![Err(NOT_CLEARED.to_owned()); calls.len()];
-    for (call, result) in calls.iter().zip(&mut results) {
-        // A recall that finds nothing loses nothing, so a new course may begin all the same.
-        if &*call.name == RECALL {
-            *result = recall::execute_recall(call, source, &mut used);
-            let is_found = matches!(result, Ok(CallAnswer::Stored(_)));
-            recalls += RecallCount {
-                found: is_found.into(),
-                missed: (!is_found).into(),
-            };
-        } else if !clears(call) {
-            *result = execute_call(call, reminders).map(CallAnswer::Text);
-            failed |= result.is_err();
-        }
-    }
-    let mut clear = false;
-    for (call, result) in calls.iter().zip(&mut results) {
-        if clears(call) && !failed {
-            *result = execute_call(call, reminders).map(CallAnswer::Text);
-            failed = result.is_err();
-            clear |= !failed;
+    let mut pending: Vec<_> = calls.iter().zip(&mut results).collect();
+    pending.sort_by_key(|(call, _)| &*call.name == CLEAR);
+    for (call, result) in pending {
+        match &*call.name {
+            RECALL => {
+                // A recall that finds nothing loses nothing, so a new course may begin all the same.
+                *result = recall::execute_recall(call, source, &mut used);
+                let is_found = matches!(result, Ok(CallAnswer::Stored(_)));
+                recalls.found += u32::from(is_found);
+                recalls.missed += u32::from(!is_found);
+            }
+            CLEAR if failed => {}
+            name => {
+                *result = execute_call(call, reminders).map(CallAnswer::Text);
+                failed |= result.is_err();
+                clear |= name == CLEAR && !failed;
+            }
         }
     }
     let items = results.into_iter().zip(calls).map(|(result, call)| {

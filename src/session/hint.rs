@@ -30,8 +30,9 @@ const OTHER_HEADERS: [&str; 5] = [
 /// A client's id of its session. It is unique within a tenant only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionHint {
-    source: &'static str,
-    value: Vec<u8>,
+    /// The header or field with the id. Equal ids from different sources name different sessions.
+    pub source: &'static str,
+    pub value: Vec<u8>,
 }
 
 impl SessionHint {
@@ -49,15 +50,6 @@ impl SessionHint {
             .or_else(|| hint_from_any(headers, &OTHER_HEADERS))
             .or_else(|| conversation.and_then(hint_from_metadata))
             .or_else(|| conversation.and_then(hint_from_thread))
-    }
-
-    /// The header or field with the id. Equal ids from different sources name different sessions.
-    pub const fn source(&self) -> &'static str {
-        self.source
-    }
-
-    pub fn value(&self) -> &[u8] {
-        &self.value
     }
 
     /// The value, if the proxy's session header held it.
@@ -143,7 +135,7 @@ mod tests {
         let hint = SessionHint::from_request(&headers(pairs), None);
         let found = hint
             .as_ref()
-            .map(|hint| (hint.source(), str::from_utf8(hint.value()).unwrap()));
+            .map(|hint| (hint.source, str::from_utf8(&hint.value).unwrap()));
         assert_eq!(found, expected, "{pairs:?}");
     }
 
@@ -214,7 +206,7 @@ mod tests {
         let child = hint(r#"{"session_id":"s","thread_id":"t","parent_thread_id":"s"}"#);
         let child = child.unwrap();
         assert_eq!(
-            (child.source(), child.value()),
+            (child.source, &child.value[..]),
             ("client_metadata", &b"t"[..])
         );
         for none in [
@@ -244,8 +236,7 @@ mod tests {
     fn metadata_is_a_hint_where_it_names_a_session() {
         let hint_value = |metadata: &str| {
             let body = fixture::with_fields(&[("metadata", metadata)]);
-            SessionHint::from_request(&HeaderMap::new(), Some(&body))
-                .map(|hint| hint.value().to_vec())
+            SessionHint::from_request(&HeaderMap::new(), Some(&body)).map(|hint| hint.value)
         };
         let json = r#"{"user_id":"{\"device_id\":\"d\",\"session_id\":\"s-1\"}"}"#;
         assert_eq!(hint_value(json), Some(b"s-1".to_vec()));

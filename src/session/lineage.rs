@@ -32,19 +32,23 @@ const MAX_BOUNDARIES: usize = 256;
 /// Keys of one request: of the state that it may continue, and of the state that it will store.
 #[derive(Clone, Debug)]
 pub struct Lineage {
-    tenant: Tenant,
-    format: Format,
+    pub tenant: Tenant,
+    pub format: Format,
     /// Digest of all messages.
     whole: u128,
     /// A state may be stored.
     stores: bool,
     /// Digest of the messages up to the last answer, if messages follow that answer.
     settled: Option<u128>,
-    opening: u64,
-    probes: Vec<StateKey>,
+    /// A digest of the first message. It separates the conversations that a hint groups in one session, so that no
+    /// conversation evicts another one's states.
+    pub opening: u64,
+    /// Keys to look for, best first.
+    pub probes: Vec<StateKey>,
     /// For each probe, the messages before its answer, without system messages.
     answers: Vec<u32>,
-    messages: u32,
+    /// Messages of this request. System messages do not count, since they come and go within a lineage.
+    pub messages: u32,
 }
 
 impl Lineage {
@@ -94,33 +98,9 @@ impl Lineage {
         }
     }
 
-    pub const fn tenant(&self) -> &Tenant {
-        &self.tenant
-    }
-
-    pub const fn format(&self) -> Format {
-        self.format
-    }
-
-    /// Keys to look for, best first.
-    pub fn probes(&self) -> &[StateKey] {
-        &self.probes
-    }
-
     /// Messages before the answer of a probe, without system messages; `None` for an unknown probe.
     pub fn answer_at(&self, probe: usize) -> Option<u32> {
         self.answers.get(probe).copied()
-    }
-
-    /// A digest of the first message. It separates the conversations that a hint groups in one session, so that no
-    /// conversation evicts another one's states.
-    pub const fn opening(&self) -> u64 {
-        self.opening
-    }
-
-    /// Messages of this request. System messages do not count, since they come and go within a lineage.
-    pub const fn messages(&self) -> u32 {
-        self.messages
     }
 
     /// Keys of the new state; `None` for auxiliary requests and those with system messages only.

@@ -114,8 +114,8 @@ impl InheritedSession {
         };
         state.id = self.generation;
         state.generations = state.generations.saturating_add(1);
-        state.messages = self.lineage.messages();
-        state.format = self.lineage.format();
+        state.messages = self.lineage.messages;
+        state.format = self.lineage.format;
         state.billed_prompt_tokens = None;
         state.billed_completion_tokens = None;
         state
@@ -123,16 +123,23 @@ impl InheritedSession {
 }
 
 impl Sessions {
-    pub fn new(store: Arc<dyn Store>, tenants: Tenants) -> Result<Self, getrandom::Error> {
+    /// `config` gives the timeout of lookups, and the key by which new states and commands are encrypted, if there is
+    /// one. `metrics` counts the calls to the store.
+    pub fn new(
+        store: Arc<dyn Store>,
+        tenants: Tenants,
+        config: &StoreConfig,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, getrandom::Error> {
         Ok(Self {
             store,
             tenants,
             ids: Arc::new(IdGenerator::new()?),
-            cipher: Arc::new(StateCipher::new(None)?),
+            cipher: Arc::new(StateCipher::new(config.encrypt_key.as_ref())?),
             decrypt_failure_logged: Arc::default(),
             save_failed: Arc::default(),
-            metrics: Arc::default(),
-            find_timeout: StoreConfig::default().timeout,
+            metrics,
+            find_timeout: config.timeout,
             command_lock: Arc::default(),
         })
     }
@@ -140,21 +147,6 @@ impl Sessions {
     /// Closes the store; no other call may follow.
     pub async fn close(&self) {
         self.store.close().await;
-    }
-
-    /// Applies the settings: the timeout of lookups, and the encryption of new states and commands if there is a key.
-    /// `metrics` counts the calls to the store.
-    pub fn with_config(
-        self,
-        config: &StoreConfig,
-        metrics: Arc<Metrics>,
-    ) -> Result<Self, getrandom::Error> {
-        Ok(Self {
-            cipher: Arc::new(StateCipher::new(config.encrypt_key.as_ref())?),
-            find_timeout: config.timeout,
-            metrics,
-            ..self
-        })
     }
 
     pub fn new_job_id(&self) -> JobId {
@@ -201,23 +193,23 @@ impl Sessions {
     /// Fills in the state that the conversation continues, if there is one.
     async fn load_inherited(&self, inherited: &mut InheritedSession) -> Result<(), SessionError> {
         let lineage = &inherited.lineage;
-        if lineage.probes().is_empty() {
+        if lineage.probes.is_empty() {
             return Ok(());
         }
-        let (tenant, opening) = (lineage.tenant(), lineage.opening());
-        let found = self.store.find_state(tenant, opening, lineage.probes());
+        let (tenant, opening) = (&lineage.tenant, lineage.opening);
+        let found = self.store.find_state(tenant, opening, &lineage.probes);
         let Some(found) = self.call_store(StoreOperation::Find, found).await? else {
             return Ok(());
         };
         let answer_at = lineage.answer_at(found.at).ok_or(StoreError::Damaged)?;
         let mut state = self.decode_state(tenant, &found.state)?;
-        if state.format != lineage.format() {
+        if state.format != lineage.format {
             // Records of another format cannot be put into this conversation.
             return Ok(());
         }
         let commands = self.decode_commands(tenant, state.session, &found.commands);
         let (generations, made) = (state.generations, state.compaction.made);
-        state.compaction.take_over(commands.outcomes(), generations);
+        state.compaction.take_over(&commands.outcomes, generations);
         // A summary that was just taken over may cover messages that are gone from this conversation.
         state.realign_places(answer_at);
         let compaction = &state.compaction;
@@ -268,12 +260,12 @@ impl Sessions {
         };
         let save = async {
             let record = StateToSave {
-                tenant: *lineage.tenant(),
+                tenant: lineage.tenant,
                 session: state.session,
-                opening: lineage.opening(),
+                opening: lineage.opening,
                 keys,
                 answer,
-                state: self.encode_state(lineage.tenant(), state)?,
+                state: self.encode_state(&lineage.tenant, state)?,
             };
             let saved = self.store.save_state(record);
             let saved = self.call_store_within(StoreOperation::Save, within, saved);

@@ -73,10 +73,6 @@ impl SessionCommands {
         }
     }
 
-    pub fn outcomes(&self) -> &[JobOutcome] {
-        &self.outcomes
-    }
-
     fn outcome_bytes(&self) -> usize {
         let outcomes = self.outcomes.iter();
         let summaries = outcomes.filter_map(|outcome| outcome.summary.as_ref());

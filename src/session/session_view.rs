@@ -171,7 +171,7 @@ impl SessionView {
         commands: &SessionCommands,
     ) -> Self {
         let generations = state.generations;
-        state.compaction.take_over(commands.outcomes(), generations);
+        state.compaction.take_over(&commands.outcomes, generations);
         Self {
             account,
             clear_pending: commands.is_clear_pending(&state),

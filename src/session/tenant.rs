@@ -121,8 +121,8 @@ impl Tenants {
     pub fn hinted_session(&self, tenant: &Tenant, hint: &SessionHint) -> SessionId {
         let mut digest = KeyedDigest::new(&self.secret, b"hint");
         digest.mix_part(1, tenant.id());
-        digest.mix_part(2, hint.source().as_bytes());
-        digest.mix_part(3, hint.value());
+        digest.mix_part(2, hint.source.as_bytes());
+        digest.mix_part(3, &hint.value);
         SessionId::from_bytes(digest.finish())
     }
 }

@@ -16,7 +16,6 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use lru::LruCache;
 use tokio::time::{Interval, MissedTickBehavior, interval};
-use tokio_util::sync::CancellationToken;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Requester, providers, session_list};
@@ -59,7 +58,6 @@ pub(super) fn stream_events(
     let mut poll_timer = interval(POLL_INTERVAL);
     poll_timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let reader = EventReader {
-        ended: app.listening.clone(),
         app: Arc::clone(app),
         requester,
         subscription: subscription.ok_or(Failure::TooManyListeners {
@@ -84,7 +82,6 @@ struct EventReader {
     app: Arc<App>,
     requester: Requester,
     subscription: SessionSubscription,
-    ended: CancellationToken,
     /// The digest of the last event of each session.
     sent_digests: LruCache<SessionId, u64>,
     /// The digest of the last event of the providers.
@@ -101,7 +98,7 @@ impl EventReader {
         loop {
             tokio::select! {
                 biased;
-                () = self.ended.cancelled() => return None,
+                () = self.app.listening.cancelled() => return None,
                 // Before a poll, so that the store is not older than the last event.
                 event = self.subscription.next_event() => match event {
                     SessionEvent::Changed(change) => if let Some(event) = self.write_session_event(&change) {
@@ -152,10 +149,8 @@ impl EventReader {
             skip: 0,
             take: POLLED,
         };
-        let sessions = &self.app.sessions;
-        let found = sessions
-            .list_sessions(self.requester.account.as_ref(), page)
-            .await;
+        let account = self.requester.account.as_ref();
+        let found = self.app.sessions.list_sessions(account, page).await;
         let log_failure = |error: &SessionError| {
             let error = format_error_chain(error);
             tracing::debug!(%error, "the newest sessions could not be read");

@@ -36,10 +36,8 @@ pub(super) async fn command_session(
     id: SessionId,
     command: SessionCommand,
 ) -> Result<Response<Body>, Failure> {
-    let sessions = &app.sessions;
-    let view = sessions
-        .add_command(requester.client_account.as_ref(), id, command)
-        .await;
+    let (sessions, owner) = (&app.sessions, requester.client_account.as_ref());
+    let view = sessions.add_command(owner, id, command).await;
     let Some(view) = view.map_err(log_store_failure)? else {
         // A local requester also sees sessions of other accounts.
         let visible = sessions.view_session(requester.account.as_ref(), id).await;

@@ -4,8 +4,6 @@ use serde_json::{Map, Value};
 
 use super::{ReminderError, Reminders, explain_error};
 
-type Members = Map<String, Value>;
-
 /// Names that models use for a reminder's text, those of the schemas first.
 const CONTENT: [&str; 5] = ["content", "reminder_content", "text", "reminder", "note"];
 const ID: [&str; 2] = ["id", "reminder_id"];
@@ -14,7 +12,7 @@ const ID: [&str; 2] = ["id", "reminder_id"];
 ///
 /// # Errors
 /// If the text is no object; the message is for the model.
-pub(super) fn parse_members(json: &str) -> Result<Members, String> {
+pub(super) fn parse_members(json: &str) -> Result<Map<String, Value>, String> {
     let read = |text: &str| match text.trim() {
         "" => Ok(Value::Null),
         text => serde_json::from_str(text),
@@ -25,7 +23,7 @@ pub(super) fn parse_members(json: &str) -> Result<Members, String> {
     }
     match value {
         Ok(Value::Object(members)) => Ok(members),
-        Ok(Value::Null) => Ok(Members::new()),
+        Ok(Value::Null) => Ok(Map::new()),
         Ok(_) => Err("the arguments are no JSON object. Call again with one.".to_owned()),
         Err(error) => Err(format!(
             "the arguments are no JSON (line {}, column {}). Call again with a JSON object.",
@@ -36,7 +34,7 @@ pub(super) fn parse_members(json: &str) -> Result<Members, String> {
 }
 
 /// The text of a reminder; `None` if there is none.
-pub(super) fn find_text(arguments: &Members) -> Option<String> {
+pub(super) fn find_text(arguments: &Map<String, Value>) -> Option<String> {
     match first_present(arguments, &CONTENT)? {
         Value::String(text) => Some(text.clone()),
         Value::Array(points) if points.iter().all(Value::is_string) => {
@@ -51,7 +49,10 @@ pub(super) fn find_text(arguments: &Members) -> Option<String> {
 ///
 /// # Errors
 /// If there is no number; the message is for the model.
-pub(super) fn find_id(arguments: &Members, reminders: &Reminders) -> Result<u32, String> {
+pub(super) fn find_id(
+    arguments: &Map<String, Value>,
+    reminders: &Reminders,
+) -> Result<u32, String> {
     let number = match first_present(arguments, &ID) {
         Some(Value::String(id)) => {
             let id = id.trim().trim_start_matches(['#', '[']);
@@ -67,7 +68,7 @@ pub(super) fn find_id(arguments: &Members, reminders: &Reminders) -> Result<u32,
     number.ok_or_else(|| explain_error(ReminderError::Unknown, reminders))
 }
 
-fn first_present<'a>(arguments: &'a Members, names: &[&str]) -> Option<&'a Value> {
+fn first_present<'a>(arguments: &'a Map<String, Value>, names: &[&str]) -> Option<&'a Value> {
     let mut present = names.iter().filter_map(|name| arguments.get(*name));
     present.find(|value| !value.is_null())
 }

@@ -116,7 +116,7 @@ pub(super) fn checkpoint(file: &Connection) -> rusqlite::Result<i64> {
 /// The locked path of the file; dropping it unlocks the path.
 #[derive(Debug)]
 pub(super) struct LockedFile {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     _lock: File,
 }
 
@@ -150,10 +150,6 @@ impl LockedFile {
                 Err(TryLockError::Error(error)) => return Err(unusable(&lock_path, error)),
             }
         }
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
     }
 
     /// Opens or creates the file; replaces a damaged one.

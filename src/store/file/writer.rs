@@ -73,7 +73,7 @@ impl Writer {
         limits: StoreLimits,
     ) -> io::Result<(Self, Arc<Readers>)> {
         let locked_file = LockedFile::lock_directory(directory)?;
-        let readers = Arc::new(Readers::new(locked_file.path().to_owned()));
+        let readers = Arc::new(Readers::new(locked_file.path.clone()));
         let mut writer = Self {
             locked_file,
             readers: Arc::clone(&readers),
@@ -226,7 +226,7 @@ impl Writer {
     fn open_file(&mut self) -> io::Result<()> {
         let failed_before = self.failed_open_at.replace(Instant::now()).is_some();
         let opened = self.locked_file.open_or_replace().inspect_err(|error| {
-            let file = self.locked_file.path().display();
+            let file = self.locked_file.path.display();
             let message = "cannot open the session file; requests go on without stored sessions";
             match failed_before {
                 false => tracing::error!(%file, %error, "{message}"),

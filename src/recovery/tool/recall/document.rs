@@ -20,7 +20,7 @@ const OVERLAP: usize = 200;
 
 pub(super) struct Document {
     pub(super) messages: Vec<MessageText>,
-    pub(super) lines: Vec<Line>,
+    pub(super) lines: Vec<NumberedLine>,
     /// Characters by kind of text, about.
     pub(super) sizes: TextSizes,
     /// The document is everything that was left out, and not one message.
@@ -35,7 +35,7 @@ pub(super) struct MessageText {
     pub(super) text: String,
 }
 
-pub(super) struct Line {
+pub(super) struct NumberedLine {
     /// An index of [`Document::messages`].
     pub(super) message: usize,
     /// The line's number in its message, from 1. Later cuts do not change the number.
@@ -99,7 +99,7 @@ impl Document {
         let mut start = 0;
         let mut push = |bytes| {
             let number = self.lines.len() - first + 1;
-            self.lines.push(Line {
+            self.lines.push(NumberedLine {
                 message,
                 number,
                 bytes,
