@@ -184,11 +184,8 @@ impl SessionEnd {
                 tells.for_each(|line| add_fact(&mut errors, line));
             }
             for call in self.conversation.calls_of(message) {
-                let arguments = call
-                    .arguments
-                    .map(|it| self.conversation.decode_arguments(it));
-                let arguments = serde_json::from_str(&arguments.unwrap_or_default());
-                if let Ok(Value::Object(members)) = arguments {
+                let (_, arguments) = self.conversation.decode_call(call);
+                if let Ok(Value::Object(members)) = serde_json::from_str(&arguments) {
                     let named = FILES.iter().filter_map(|key| members.get(*key)?.as_str());
                     files.extend(named.map(str::to_owned));
                 }

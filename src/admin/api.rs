@@ -7,7 +7,6 @@
 mod about;
 mod events;
 mod fit;
-mod openapi;
 mod providers;
 mod requester;
 mod session;
@@ -32,6 +31,9 @@ use crate::{
 const MAX_BODY_BYTES: usize = 64 << 10;
 /// Most characters of a client's word that an error repeats.
 const MAX_WORD: usize = 64;
+
+/// The description of this API for authors of clients: OpenAPI 3.1, maintained by hand.
+const DESCRIPTION: &str = include_str!("api/openapi.json");
 
 const READ: &str = "GET, HEAD";
 
@@ -85,7 +87,7 @@ pub async fn answer_api(
         ("fit", _) => fit::answer_fit(app, parts, body, &requester, record).await?,
         ("about", _) => about::answer_about(app, &requester),
         ("settings", _) => about::answer_settings(app, &requester)?,
-        ("openapi.json", _) => openapi::answer_openapi(),
+        ("openapi.json", _) => answer::json_response(StatusCode::OK, DESCRIPTION),
         _ => return Err(Failure::PathNotFound),
     };
     let no_store = HeaderValue::from_static("no-store");
@@ -131,3 +133,6 @@ fn log_store_failure(error: SessionError) -> Failure {
     tracing::warn!(error = %format_error_chain(&error), "session lookup failed");
     Failure::StoreDown
 }
+
+#[cfg(test)]
+mod tests;

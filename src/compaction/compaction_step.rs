@@ -6,18 +6,19 @@ use crate::store::StateKey;
 /// What compaction does in one request, and its part of the next state.
 #[derive(Clone, Debug)]
 pub struct CompactionStep {
-    /// Of the session, with the changes of this request.
+    /// The memory of the session, with the changes of this request.
     pub memory: CompactionMemory,
     /// Generations of the session, this one included.
     pub generations: u32,
-    /// Key of the request. `None` if no summary may begin: the request belongs to no conversation,
-    /// or the store failed, so that the conversation may have a summary.
+    /// The key of the request. `None` if no summary may begin: the request belongs to no conversation, or the store
+    /// failed, so that it is unknown whether the conversation has a summary.
     pub key: Option<StateKey>,
     /// The guard may change the request, so a summary would be sent.
     pub guards: bool,
-    /// Summaries begin without a command.
+    /// Summaries may begin without a command.
     pub auto: bool,
-    /// An API command asks for a summary; [`CompactionMemory::ordered`] becomes this when it is done.
+    /// An API command asks for a summary. Once the command is carried out, [`CompactionMemory::ordered`] has this
+    /// value.
     pub ordered: Option<u32>,
     /// This request is the first with the session's summary.
     pub fresh: bool,
@@ -59,7 +60,7 @@ impl CompactionStep {
         free && self.key.is_some()
     }
 
-    /// Orders the summary of a whole conversation, which its client compacts. Nothing of the session's is changed by it.
+    /// Orders a summary of the whole conversation, for a client that compacts it. The session's memory does not change.
     pub fn order_whole_summary(&mut self, key: StateKey) {
         *self = Self {
             memory: CompactionMemory::default(),

@@ -1,9 +1,8 @@
 //! One summary from its first request to its outcome.
 //!
-//! A job runs apart from client requests, within `compaction.timeout_ms`, and retries nothing. It
-//! sends nothing while the provider's circuit breaker is open. It reports only connection failures
-//! and successes to the breaker: a slow or refused summary must not take a provider away from
-//! conversations. Shutdown does not wait for a job.
+//! A job runs apart from client requests, within `compaction.timeout_ms`, and retries nothing. While the provider's
+//! circuit breaker is open, a job sends nothing. It reports only connection failures and successes to the breaker: a
+//! slow or refused summary must not take a provider away from conversations. Shutdown does not wait for a job.
 
 use std::{
     sync::Arc,
@@ -15,8 +14,8 @@ use http::Response;
 use thiserror::Error;
 
 use super::{
-    BackoffSubject, JobTicket, Summariser, SummaryProgress, SummaryRange, SummaryRejection,
-    SummaryWork,
+    BackoffSubject, JobTicket, Summariser, SummaryCost, SummaryProgress, SummaryRange,
+    SummaryRejection, SummaryWork,
 };
 use crate::{
     conversation::{Conversation, edit::Edits},
@@ -27,13 +26,13 @@ use crate::{
     wire::Body,
 };
 
-/// Largest answer in bytes; the longest summary is far smaller, reasoning included.
+/// Largest answer in bytes. The longest summary is far smaller, even with its reasoning.
 const MAX_ANSWER_BYTES: usize = 4 << 20;
 
 /// Sends the requests of a job to the summary model.
 pub trait SummaryClient: Sync {
-    /// Sends a request in the format of the conversation and waits for the head of its answer. `repeats_conversation`:
-    /// it begins as those of the conversation do, so that the provider's cache may have its beginning.
+    /// Sends a request in the format of the conversation and waits for the head of its answer. `repeats_conversation`
+    /// says that it begins as the conversation's requests do, so that the provider's cache may have that beginning.
     fn send_request(
         &self,
         trace: &Trace,
@@ -55,15 +54,14 @@ pub struct SummaryJob<C> {
     pub timeout: Duration,
     /// Session id for the log and the trace.
     pub session: String,
-    /// Of the request that began the job.
+    /// The trace of the request that began the job.
     pub trace: Trace,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct JobCost {
     calls: u32,
-    prompt_tokens: u64,
-    completion_tokens: u64,
+    tokens: SummaryCost,
     /// Completion tokens of the last answer.
     summary_tokens: u32,
 }
@@ -115,8 +113,7 @@ impl<C: SummaryClient> SummaryJob<C> {
             let model = BackoffSubject::from_target(&self.target);
             self.ticket.record_model(model, result.is_ok());
         }
-        self.ticket
-            .count_tokens(cost.prompt_tokens, cost.completion_tokens);
+        self.ticket.count_tokens(cost.tokens);
         self.log_outcome(&result, cost, begun.elapsed());
         let outcome = result
             .as_ref()
@@ -125,8 +122,14 @@ impl<C: SummaryClient> SummaryJob<C> {
             span.set_attribute("plimsoll.outcome", outcome);
             span.set_attribute("gen_ai.conversation.id", self.session);
             let tokens = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-            span.set_attribute("gen_ai.usage.input_tokens", tokens(cost.prompt_tokens));
-            span.set_attribute("gen_ai.usage.output_tokens", tokens(cost.completion_tokens));
+            span.set_attribute(
+                "gen_ai.usage.input_tokens",
+                tokens(cost.tokens.prompt_tokens),
+            );
+            span.set_attribute(
+                "gen_ai.usage.output_tokens",
+                tokens(cost.tokens.completion_tokens),
+            );
         });
         self.ticket.deliver_outcome(outcome, result.ok());
     }
@@ -136,12 +139,11 @@ impl<C: SummaryClient> SummaryJob<C> {
         let work = SummaryWork::begin_summary(conversation, &self.edits, self.range, summariser);
         let (mut work, mut body) = work.ok_or(JobError::Nothing)?;
         loop {
-            let repeats = work.repeats_conversation();
+            let repeats = work.repeats_conversation;
             let answer = self.fetch_answer(body, repeats, trace, cost).await?;
-            match work.read_answer(&answer) {
+            match work.read_answer(&answer)? {
                 SummaryProgress::Ask(next) => body = next,
                 SummaryProgress::Done(summary) => return Ok(summary),
-                SummaryProgress::Failed(rejection) => return Err(rejection.into()),
             }
         }
     }
@@ -194,8 +196,8 @@ impl<C: SummaryClient> SummaryJob<C> {
             } => {
                 if let Some(usage) = summary.usage {
                     cost.summary_tokens = usage.completion_tokens.unwrap_or(0);
-                    cost.prompt_tokens += u64::from(usage.prompt_tokens);
-                    cost.completion_tokens += u64::from(cost.summary_tokens);
+                    cost.tokens.prompt_tokens += u64::from(usage.prompt_tokens);
+                    cost.tokens.completion_tokens += u64::from(cost.summary_tokens);
                 }
                 relay::unpack_answer(&head.headers, &body).ok_or(JobError::Unreadable)
             }
@@ -207,6 +209,10 @@ impl<C: SummaryClient> SummaryJob<C> {
         let (session, calls) = (&*self.session, cost.calls);
         let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         let (provider, model) = (&*self.target.provider.name, &*self.target.model);
+        let SummaryCost {
+            prompt_tokens,
+            completion_tokens,
+        } = cost.tokens;
         match result {
             Ok(_) => tracing::info!(
                 session,
@@ -216,13 +222,13 @@ impl<C: SummaryClient> SummaryJob<C> {
                 summary_tokens = cost.summary_tokens,
                 calls,
                 ms,
-                prompt_tokens = cost.prompt_tokens,
-                completion_tokens = cost.completion_tokens,
+                prompt_tokens,
+                completion_tokens,
                 "the older part of a conversation was summarised"
             ),
             Err(error) => tracing::warn!(
                 session, provider, model, reason = %error, calls, ms,
-                prompt_tokens = cost.prompt_tokens, completion_tokens = cost.completion_tokens,
+                prompt_tokens, completion_tokens,
                 "summary failed; the conversation continues without it"
             ),
         }

@@ -1,7 +1,7 @@
 //! The summary jobs of this process: one for each request, however often it is sent.
 //!
-//! The newest jobs are remembered with their outcomes, so that the same request sent again begins
-//! none. Requests wait for the [`JobResult`] of a job.
+//! The newest jobs are remembered with their outcomes, so that a request that is sent again begins no second job.
+//! Requests wait for the [`JobResult`] of a job.
 //!
 //! `compaction.max_running` bounds the running jobs. There is no queue, since the next answer of the
 //! conversation tries again.
@@ -77,7 +77,7 @@ pub struct JobRequest {
     pub model: BackoffSubject,
     /// The session or account that uses the summary.
     pub user: BackoffSubject,
-    /// An API command asks for it, so a paused user gets it too.
+    /// An API command asks for the summary, so even a paused user gets it.
     pub ordered: bool,
     /// Jobs that may run at a time.
     pub max_running: usize,
@@ -99,7 +99,7 @@ pub enum JobStart {
 /// without an outcome and its request may begin another.
 #[derive(Debug)]
 pub struct JobTicket {
-    id: JobId,
+    pub id: JobId,
     sender: Option<oneshot::Sender<JobOutcome>>,
     /// Label of the outcome in the metrics.
     end: &'static str,
@@ -162,7 +162,7 @@ impl SummaryJobs {
         self.with_job(id, |job| job.result.clone())
     }
 
-    /// The result for a request that stores the outcome; `None` if `MAX_FOLLOWERS` others do.
+    /// The result for a request that stores the outcome; `None` if `MAX_FOLLOWERS` other requests store it.
     pub fn follow_job(&self, id: JobId) -> Option<JobResult> {
         self.with_job(id, |job| {
             job.followers += 1;
@@ -179,7 +179,7 @@ impl SummaryJobs {
         self.with_job(id, |job| job.late = true);
     }
 
-    /// What a job that has ended has cost; nothing if this process does not remember it.
+    /// What an ended job has cost; nothing if this process does not remember the job.
     pub fn find_cost(&self, id: JobId) -> SummaryCost {
         self.with_job(id, |job| job.cost).unwrap_or_default()
     }
@@ -218,10 +218,6 @@ impl SummaryJobs {
 }
 
 impl JobTicket {
-    pub const fn id(&self) -> JobId {
-        self.id
-    }
-
     /// From now on a dropped ticket counts as `stopped` instead of `skipped`.
     pub(super) const fn mark_started(&mut self) {
         self.end = "stopped";
@@ -236,16 +232,12 @@ impl JobTicket {
         }
     }
 
-    pub(super) fn count_tokens(&self, prompt: u64, completion: u64) {
-        self.jobs.with_job(self.id, |job| {
-            job.cost = SummaryCost {
-                prompt_tokens: prompt,
-                completion_tokens: completion,
-            };
-        });
+    pub(super) fn count_tokens(&self, cost: SummaryCost) {
+        self.jobs.with_job(self.id, |job| job.cost = cost);
         let tokens = &self.jobs.metrics.summary_tokens;
-        tokens.with_label_values(&["prompt"]).inc_by(prompt);
-        tokens.with_label_values(&["completion"]).inc_by(completion);
+        let count = |kind, count| tokens.with_label_values(&[kind]).inc_by(count);
+        count("prompt", cost.prompt_tokens);
+        count("completion", cost.completion_tokens);
     }
 
     /// Delivers the outcome to the waiting requests; `end` is its label in the metrics.

@@ -1,16 +1,15 @@
-//! Compaction: after an answer, a model summarises the older part of the conversation. The summary
-//! becomes the preface of the fold.
+//! Compaction: after an answer, a model summarises the older part of the conversation. The summary becomes the preface
+//! of the fold.
 //!
-//! [`find_summary_range`] picks the part, [`SummaryJob`] asks the summary model, and [`SummaryWork`]
-//! writes its requests and checks its answers. The steps of the exchange decide when a request
-//! begins a summary or waits for one; they also send and store.
+//! [`find_summary_range`] picks the part, [`SummaryJob`] asks the summary model, and [`SummaryWork`] writes the job's
+//! requests and checks the answers. The steps of the exchange decide when a request begins a summary or waits for one;
+//! they also send and store.
 //!
-//! Each branch of a conversation has one summary job at a time. The state of the generation that
-//! began it names the [`PendingJob`], which later generations inherit. The [`JobOutcome`] is stored
-//! beside the session until the next request of the branch takes it over. A conversation that was
-//! edited before that generation inherits another state, and so another summary or none. A job that
-//! was lost with its process is given up after [`LOST_AFTER`] generations. A later summary includes
-//! the earlier one.
+//! Each branch of a conversation has one summary job at a time. The state of the generation that began the job names it
+//! as [`PendingJob`], and later generations inherit that. The [`JobOutcome`] is stored beside the session until the
+//! next request of the branch takes it over. A conversation that was edited before that generation inherits another
+//! state, and so another summary or none. A job that was lost with its process is given up after [`LOST_AFTER`]
+//! generations. A later summary includes the earlier one.
 
 mod compaction_step;
 mod job;
@@ -32,9 +31,9 @@ pub use self::{
     jobs::{JobRequest, JobResult, JobStart, JobTicket, SummaryCost, SummaryJobs},
     parse_summary::SummaryRejection,
     summary_backoff::BackoffSubject,
-    summary_model::choose_summary_model,
+    summary_model::{Summariser, choose_summary_model},
     summary_range::{SummaryRange, compute_threshold, cover_before_last, find_summary_range},
-    summary_work::{Summariser, SummaryProgress, SummaryWork},
+    summary_work::{SummaryProgress, SummaryWork},
 };
 use crate::guard::injections::Summary;
 
@@ -102,8 +101,8 @@ const FIRST_BACK_OFF: u32 = 8;
 const LONGEST_BACK_OFF: u32 = 256;
 
 impl CompactionMemory {
-    /// Takes over the outcome of the pending job, if it is among `outcomes`. `generations` is the
-    /// number of generations so far.
+    /// Takes over the outcome of the pending job, if it is among `outcomes`, or gives up a lost job. `generations` is
+    /// the number of generations so far.
     pub fn take_over(&mut self, outcomes: &[JobOutcome], generations: u32) {
         let Some(job) = self.job else { return };
         let outcome = outcomes.iter().find(|outcome| outcome.job == job.id);

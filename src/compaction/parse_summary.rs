@@ -1,11 +1,10 @@
 //! Parses and checks the answer of the summary model.
 //!
-//! The model has just read all tool results, so its answer is not trusted. Only the block with the
-//! key of this request counts, with every section once and in order. Weak models forget the key: a
-//! block without one counts if the conversation holds nothing like such a block, so that it cannot
-//! be a planted one. Any other answer is rejected.
+//! The model has just read all tool results, so its answer is not trusted. Only the block with the key of this request
+//! counts, with every section once and in order. Weak models forget the key: a block without a key counts if the
+//! conversation holds nothing like such a block, so that nobody can have planted it. Any other answer is rejected.
 //!
-//! The contents of the block cannot be checked; they are sent between fences, as data.
+//! The contents of the block cannot be checked. They are sent between fences, as data.
 
 use thiserror::Error;
 

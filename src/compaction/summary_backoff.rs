@@ -1,12 +1,11 @@
 //! Pauses for summary models that fail, and for clients that use no summaries.
 //!
-//! A summary is used by the requests that continue the one that began it. A client that rewrites its
-//! history with every request, or asks for many answers to one request, continues none: each of its
-//! requests would pay for a summary. The state of a branch does not know the other branches, so
-//! unused summaries are counted here.
+//! A summary is used by the requests that continue the request that began it. A client that rewrites its history with
+//! every request, or asks for many answers to one request, continues no request: each of its requests would pay for a
+//! summary. The state of a branch does not know the other branches, so unused summaries are counted here.
 //!
-//! A model pauses for a minute after five failures in a row, a session or an account for ten minutes
-//! after eight unused summaries.
+//! A model pauses for a minute after five failures in a row. A session or an account pauses for ten minutes after eight
+//! unused summaries.
 
 use std::{
     num::NonZeroUsize,
@@ -72,8 +71,8 @@ impl SummaryBackoff {
             .is_some_and(|&(count, newest)| count >= subject.max_failures() && now < newest + pause)
     }
 
-    /// A try begins. The first one after a model's pause renews the pause, so that no second try
-    /// begins before the first has ended.
+    /// A try begins. The first try after a model's pause renews the pause, so that no second try begins before the
+    /// first one has ended.
     pub(super) fn begin_try(&mut self, subject: &BackoffSubject, now: Instant) {
         if let Some((count, newest)) = self.0.get_mut(subject)
             && *count >= subject.max_failures()

@@ -1,27 +1,56 @@
 //! Choice and limits of the summary model.
 
-use super::Summariser;
 use crate::{
-    config::{Auth, CompactionConfig, Config, profile::AnswerRoom},
+    config::{
+        Auth, CompactionConfig, Config,
+        profile::{AnswerFilling, AnswerRoom},
+    },
     conversation::Format,
-    guard::estimate::{Calibration, Weights},
+    format::AnswerLimit,
+    guard::{
+        estimate::{Calibration, Weights},
+        profile::Profile,
+    },
     provider::{Registry, Target},
     recovery::Language,
 };
 
 /// One part in this many of the window stays free, since sizes are estimates.
 const MARGIN: u32 = 32;
-/// Room for the thinking before a summary, in tokens. With a summary of the usual size, it stays below the least output
-/// limit of such models (16,000). Without it, the cap of a short summary is spent on thinking, and the
-/// answer is empty.
+/// Room for the thinking before a summary, in tokens. Without this room, a model spends the cap of a short summary on
+/// thinking, and its answer is empty. Together with a summary of the usual size, the room stays below the least output
+/// limit of such models (16,000).
 const THINKING_TOKENS: u32 = 8_192;
+
+/// The summary model and its limits.
+#[derive(Clone, Debug)]
+pub struct Summariser {
+    /// The model answered the conversation: its prompt cache is warm, and it refuses nothing of the conversation.
+    pub may_repeat_conversation: bool,
+    /// The provider's name of the model.
+    pub model: Box<str>,
+    pub profile: &'static Profile,
+    /// Raw tokens of a request without its answer.
+    pub room: u32,
+    /// Largest summary, in tokens.
+    pub max_tokens: u32,
+    /// Tokens that an answer may have beside the summary: the thinking of a model that thinks by default.
+    pub thinking_tokens: u32,
+    pub language: Language,
+    /// Counts the texts of the conversation and of the summary.
+    pub weights: Weights,
+    /// Which answers of a repeated conversation get members that they lack.
+    pub filling: AnswerFilling,
+    /// Random, and drawn after the conversation was written, so that nothing in the conversation can repeat the key.
+    pub nonce: [u8; 8],
+}
 
 /// The configured summary model, else the target that answered the conversation. The session's
 /// `seed` orders the candidates.
 ///
-/// SECURITY: the client's credentials are for the provider of its conversation. They are never sent
-/// to a configured model at another provider; such a candidate is passed over, and so is one that does not speak
-/// the `format` of the conversation.
+/// SECURITY: the client's credentials are for the provider of its conversation. They are never sent to a configured
+/// model at another provider: such a candidate is passed over. So is a candidate that does not speak the `format` of
+/// the conversation.
 pub fn choose_summary_model(
     registry: &Registry,
     settings: &CompactionConfig,
@@ -45,8 +74,8 @@ pub fn choose_summary_model(
 }
 
 impl Summariser {
-    /// The limits of a model. `may_repeat_conversation` says that this target answered the conversation, and takes it
-    /// again; `calibration` is that of this model.
+    /// The limits of a model. `may_repeat_conversation` says that this target answered the conversation and accepts it
+    /// again. `calibration` is the calibration of this model.
     pub fn for_model(
         target: &Target,
         may_repeat_conversation: bool,
@@ -81,6 +110,13 @@ impl Summariser {
             language,
             weights: Weights::new(target.token_rule(), profile, config.guard.chars_per_token),
             nonce,
+        }
+    }
+
+    pub(super) fn answer_limit(&self) -> AnswerLimit {
+        AnswerLimit {
+            tokens: self.max_tokens + self.thinking_tokens,
+            names_completion_cap: self.profile.names_completion_cap,
         }
     }
 }

@@ -27,12 +27,12 @@ pub fn compute_threshold(budget: &budget::Budget, settings: &CompactionConfig) -
     (f64::from(room) * settings.threshold) as u32
 }
 
-/// The part of a conversation to summarise: all that the guard has not left out between the pinned
-/// start and the newest steps, an earlier summary included.
+/// The part of a conversation to summarise: all that the guard has not left out between the pinned start and the newest
+/// steps, an earlier summary included.
 ///
-/// `None` if less than a tenth of the budget in it is new, or if the guard does not edit this
-/// conversation. An earlier summary is not new: if the pinned messages alone exceed the threshold, it
-/// would be summarised again and again, each time to less.
+/// `None` if the new content of the part is less than a tenth of the budget, or if the guard does not edit this
+/// conversation. An earlier summary is not new: if the pinned messages alone exceeded the threshold, the summary would
+/// be summarised again and again, each time to less.
 pub fn find_summary_range(
     conversation: &Conversation,
     policy: &Policy<'_>,
@@ -56,8 +56,8 @@ pub fn find_summary_range(
     (new >= budget / LEAST_SHARE && new > 0).then_some(SummaryRange { boundary, replaced })
 }
 
-/// All messages before the last one, by which the client compacts its conversation. `sent`: raw tokens of the request.
-/// `None` where a summary is hardly shorter.
+/// All messages before the last one, which is the client's request to compact its conversation. `sent` are the raw
+/// tokens of this request. `None` if a summary would hardly be shorter.
 pub fn cover_before_last(conversation: &Conversation, sent: u32) -> Option<SummaryRange> {
     let items = conversation.items.iter();
     let counted = items.filter(|item| !item.author.is_system()).count();

@@ -1,21 +1,21 @@
-//! The request to the conversation's model: the request just sent, up to the boundary, and a final
-//! user message.
+//! The request to the conversation's model: the request that was just sent, up to the boundary, and a final user
+//! message.
 //!
-//! The bytes of the kept messages are those just sent, so that the provider's prompt cache serves
-//! them. Media stay too, since the model accepted them. Fields that ask for anything but a text answer
-//! are removed. If the grammar allows no user message at the end, an assistant message precedes it.
+//! The bytes of the kept messages are those that were just sent, so that the provider's prompt cache serves them. Media
+//! stay too, since the model accepted them. Fields that ask for anything but a text answer are removed. If the grammar
+//! allows no user message at the end, an assistant message precedes the user message.
 
 use bytes::Bytes;
 
-use super::{prompt::SummaryPrompt, summary_work::Summariser};
+use super::{Summariser, prompt::SummaryPrompt};
 use crate::{
     conversation::{Author, Conversation, edit::Edits},
     guard::{self, profile::Profile},
     json::text,
 };
 
-/// The conversation as it was sent, up to the boundary. `None` if nothing is left of it, or it cannot
-/// be indexed any more.
+/// The conversation as it was sent, up to the boundary. `None` if nothing of it is left, or if what is left cannot be
+/// indexed.
 pub(super) fn cut_at_boundary(
     conversation: &Conversation,
     edits: &Edits,
@@ -31,7 +31,7 @@ pub(super) fn cut_at_boundary(
     let format = conversation.format;
     let index = |edits: Edits, body: &Bytes| format.index_body(edits.apply(body).to_bytes()).ok();
     let part = index(edits, &conversation.body)?;
-    // No request is sent with annotations; they are not among the edits yet.
+    // A sent request has no annotations, but the edits do not remove them.
     let mut edits = Edits::default();
     part.take_out_annotations(&mut edits);
     // A system entry may not stand before the user message that follows.
@@ -61,9 +61,9 @@ pub(super) fn build_summary_request(
     Some(filled.unwrap_or(body).to_bytes())
 }
 
-/// The messages after the last one of the conversation.
+/// The messages that are appended to the conversation.
 ///
-/// The assistant message also separates the request from a user message that holds data.
+/// The assistant message also separates the final user message from a user message that holds data.
 fn write_appended_messages(
     part: &Conversation,
     prompt: &SummaryPrompt,

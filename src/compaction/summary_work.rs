@@ -1,31 +1,28 @@
 //! The requests and answers of one summary.
 //!
-//! One request that repeats the conversation, if its model writes the summary and has room for it.
-//! Else a transcript in parts, each with the summary of the parts before.
+//! If the conversation's model writes the summary and has room for it, one request repeats the conversation. If not,
+//! the requests hold parts of a transcript, each with the summary of the parts before.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 
 use super::{
-    SummaryRange,
+    Summariser, SummaryRange,
     parse_summary::{SummaryBlock, SummaryRejection, parse_summary},
     prompt::SummaryPrompt,
     summary_request, transcript,
 };
 use crate::{
-    config::profile::AnswerFilling,
     conversation::{Conversation, Format, Item, edit::Edits, units},
-    format::{AnswerLimit, TextRequest},
+    format::TextRequest,
     guard::{
         estimate::{self, Weights},
         fence,
         injections::Summary,
         lint,
-        profile::Profile,
     },
     json::text::TextWalk,
-    recovery::Language,
 };
 
 /// Framing of a request, in raw tokens.
@@ -33,44 +30,11 @@ const FRAME_TOKENS: u32 = 32;
 /// Smallest part of a transcript that is worth a request, in raw tokens.
 const LEAST_PART: u32 = 256;
 
-/// The summary model and its limits.
-#[derive(Clone, Debug)]
-pub struct Summariser {
-    /// It answered the conversation, so that its prompt cache is warm, and refuses nothing of it.
-    pub may_repeat_conversation: bool,
-    /// The provider's name of the model.
-    pub model: Box<str>,
-    pub profile: &'static Profile,
-    /// Raw tokens of a request without its answer.
-    pub room: u32,
-    /// Largest summary, in tokens.
-    pub max_tokens: u32,
-    /// What an answer may have beside it, in tokens: the thinking of a model that thinks by default.
-    pub thinking_tokens: u32,
-    pub language: Language,
-    /// Counts the texts of the conversation and of the summary.
-    pub weights: Weights,
-    /// Which answers in a conversation that is repeated get members that they lack.
-    pub filling: AnswerFilling,
-    /// Random, drawn after the conversation was written, so nothing in it can repeat the key.
-    pub nonce: [u8; 8],
-}
-
-impl Summariser {
-    pub(super) fn answer_limit(&self) -> AnswerLimit {
-        AnswerLimit {
-            tokens: self.max_tokens + self.thinking_tokens,
-            names_completion_cap: self.profile.names_completion_cap,
-        }
-    }
-}
-
 /// What follows an answer.
 pub enum SummaryProgress {
     /// Another request, a whole body in the conversation's format.
     Ask(Bytes),
     Done(Summary),
-    Failed(SummaryRejection),
 }
 
 /// A summary in progress. Not `Debug`, since it holds texts of the conversation.
@@ -78,18 +42,19 @@ pub struct SummaryWork {
     format: Format,
     summariser: Summariser,
     prompt: SummaryPrompt,
-    weights: Weights,
     range: SummaryRange,
     /// The client's messages hold nothing like a summary block, so a block without a key counts.
     accept_unkeyed: bool,
-    repeats_conversation: bool,
+    /// Whether the only request repeats the conversation, so that it begins as the requests before it. If not, each
+    /// request has a part of a transcript.
+    pub repeats_conversation: bool,
     /// Parts of the transcript that were not sent yet.
     parts: VecDeque<String>,
 }
 
 impl SummaryWork {
-    /// The first request. `edits` are those with which the conversation was sent. `None` if the
-    /// model has no room for a request, or if the conversation cannot be cut at the boundary.
+    /// The first request. `edits` are those with which the conversation was sent. `None` if the model has no room for a
+    /// request, or if the conversation cannot be cut at the boundary.
     pub fn begin_summary(
         conversation: &Conversation,
         edits: &Edits,
@@ -105,7 +70,7 @@ impl SummaryWork {
         let weights = summariser.weights;
         let removed = units.iter().filter(|unit| unit.is_removable());
         let removed = removed.flat_map(|unit| &part.items[unit.unbound_messages()]);
-        // Messages as sent: the summary saves nothing of what the guard truncated or cleared.
+        // Messages count as they were sent: the summary saves nothing of what the guard truncated or cleared.
         let removed = message_tokens(&part, removed, &weights);
         let replaced = range.replaced.min(removed);
         let (language, max_tokens) = (summariser.language, summariser.max_tokens);
@@ -113,7 +78,6 @@ impl SummaryWork {
             format: conversation.format,
             prompt: SummaryPrompt::new(language, summariser.nonce, max_tokens, replaced),
             summariser,
-            weights,
             range: SummaryRange { replaced, ..range },
             accept_unkeyed: !holds_block(&as_received),
             repeats_conversation: false,
@@ -130,32 +94,28 @@ impl SummaryWork {
     }
 
     /// Reads the whole body of an answer with a success status.
-    pub fn read_answer(&mut self, answer: &[u8]) -> SummaryProgress {
+    ///
+    /// # Errors
+    /// If the answer is no summary. Then the work has ended.
+    pub fn read_answer(&mut self, answer: &[u8]) -> Result<SummaryProgress, SummaryRejection> {
         let block = SummaryBlock {
             key: &self.prompt.key,
             accept_unkeyed: self.accept_unkeyed,
         };
         let most = longest_summary(self.summariser.max_tokens);
-        let text = match parse_summary(self.format, answer, block, most, &self.weights) {
-            Ok(text) => text,
-            Err(rejection) => return SummaryProgress::Failed(rejection),
-        };
+        let weights = &self.summariser.weights;
+        let text = parse_summary(self.format, answer, block, most, weights)?;
         if let Some(part) = self.parts.pop_front() {
             let record = transcript::show_earlier_summary(&text, &self.prompt.key) + &part;
-            return SummaryProgress::Ask(self.request_for_record(&record));
+            return Ok(SummaryProgress::Ask(self.request_for_record(&record)));
         }
-        if self.weights.count_plain_tokens(&text) > self.range.replaced / 2 {
-            return SummaryProgress::Failed(SummaryRejection::TooLittleSaved);
+        if weights.count_plain_tokens(&text) > self.range.replaced / 2 {
+            return Err(SummaryRejection::TooLittleSaved);
         }
-        SummaryProgress::Done(Summary {
+        Ok(SummaryProgress::Done(Summary {
             boundary: self.range.boundary,
             text: text.into(),
-        })
-    }
-
-    /// Whether the one request repeats the conversation, so that it begins as those before it. Else each has a transcript.
-    pub const fn repeats_conversation(&self) -> bool {
-        self.repeats_conversation
+        }))
     }
 
     /// Requests still to come after the current one.
@@ -165,11 +125,12 @@ impl SummaryWork {
 
     /// The request that repeats the conversation, if its model summarises and has room for it.
     fn repeat_conversation(&self, part: &Conversation) -> Option<Bytes> {
-        let profile = self.summariser.profile;
+        let Summariser {
+            profile, weights, ..
+        } = &self.summariser;
         if !self.summariser.may_repeat_conversation || !lint::awaits_nothing(part, profile) {
             return None;
         }
-        let weights = &self.weights;
         let messages = message_tokens(part, &part.items, weights);
         let beside = estimate::estimate_beside_messages(part, weights);
         let prompt = weights.count_plain_tokens(&self.prompt.write_final_message());
@@ -185,10 +146,11 @@ impl SummaryWork {
     /// The transcript in parts that fit.
     fn split_record(&self, part: &Conversation) -> Option<Vec<String>> {
         let empty_prompt = self.prompt.write_record_message("");
-        let empty = self.weights.count_plain_tokens(&empty_prompt) + FRAME_TOKENS;
+        let weights = &self.summariser.weights;
+        let empty = weights.count_plain_tokens(&empty_prompt) + FRAME_TOKENS;
         let whole = self.summariser.room.checked_sub(empty)?;
-        let split = |room| transcript::split_record(part, &self.prompt, room, &self.weights);
-        // In one part if it fits; else each needs room for the summary of the parts before.
+        let split = |room| transcript::split_record(part, &self.prompt, room, weights);
+        // If one part is not enough, each part needs room for the summary of the parts before.
         if let Some(parts) = split(whole).filter(|parts| parts.len() == 1) {
             return Some(parts);
         }
@@ -205,8 +167,7 @@ impl SummaryWork {
     }
 }
 
-/// Whether anything in a conversation looks like a summary block, also in JSON within a string, such
-/// as call arguments.
+/// Whether anything in a conversation looks like a summary block, also in JSON within a string, such as call arguments.
 fn holds_block(part: &Conversation) -> bool {
     let decode = |raw: &[u8]| -> String {
         let chars = TextWalk::new(raw).filter_map(|walked| char::from_u32(walked.code));
@@ -229,8 +190,8 @@ fn message_tokens<'a>(
     )
 }
 
-/// Raw tokens of the longest summary. `max_tokens` are the provider's, which counts fewer for English
-/// than the estimate does.
+/// Raw tokens of the longest summary. The provider counts `max_tokens`: of English text it counts fewer tokens than the
+/// estimate does.
 const fn longest_summary(max_tokens: u32) -> u32 {
     max_tokens.saturating_add(max_tokens / 2)
 }

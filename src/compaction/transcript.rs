@@ -1,8 +1,7 @@
 //! Transcript of a conversation, for a summary model that did not answer it or cannot hold it.
 //!
-//! Each message begins with a line that carries the key of the request. The key is younger than the
-//! conversation, so no tool result can fake a user message. Fence tags are neutralised; media are
-//! replaced by a note.
+//! Each message begins with a line that carries the key of the request. The key is younger than the conversation, so no
+//! tool result can fake a user message. Fence tags are neutralised; media are replaced by a note.
 //!
 //! The transcript takes at most [`MAX_CHUNKS`] requests, each with the summary of the parts before.
 //! Long entries are shortened to fit, never left out.
@@ -18,8 +17,8 @@ const MAX_CHUNKS: usize = 12;
 /// Limits of one message or call in raw tokens, tried in this order until the transcript fits.
 const ENTRY_LIMITS: [u32; 5] = [u32::MAX, 2_000, 500, 120, 40];
 
-/// Parts of the transcript that each fit into `room` raw tokens, oldest first. `None` if it is empty,
-/// or too long even with the smallest entry limit.
+/// Parts of the transcript that each fit into `room` raw tokens, oldest first. `None` if the transcript is empty, or
+/// too long even with the smallest entry limit.
 pub(super) fn split_record(
     part: &Conversation,
     prompt: &SummaryPrompt,
@@ -88,9 +87,7 @@ fn list_entries(part: &Conversation, key: &str) -> Vec<TranscriptEntry> {
             text,
         });
         entries.extend(part.calls_of(message).iter().map(|call| {
-            let name = call.name.map(|name| part.decode_text(name));
-            let arguments = call.arguments.map(|it| part.decode_arguments(it));
-            let (name, arguments) = (name.unwrap_or_default(), arguments.unwrap_or_default());
+            let (name, arguments) = part.decode_call(call);
             let text = format!("{name} {arguments}");
             TranscriptEntry {
                 head: format!("[{key} calls]"),

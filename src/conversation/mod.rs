@@ -129,12 +129,14 @@ impl Conversation {
         }
     }
 
-    /// The arguments of a call as a text of JSON, for people and models to read.
-    pub fn decode_arguments(&self, arguments: Arguments) -> Cow<'_, str> {
-        match arguments {
+    /// The name of a call, and its arguments as a text of JSON, for people and models to read. What is absent is empty.
+    pub fn decode_call(&self, call: &Call) -> (Cow<'_, str>, Cow<'_, str>) {
+        let name = call.name.map(|name| self.decode_text(name));
+        let arguments = call.arguments.map(|arguments| match arguments {
             Arguments::Text(text) => self.decode_text(text),
             Arguments::Json(span) => String::from_utf8_lossy(self.span_bytes(span)),
-        }
+        });
+        (name.unwrap_or_default(), arguments.unwrap_or_default())
     }
 
     pub fn find_field(&self, name: &str) -> Option<&Field> {

@@ -1,16 +1,16 @@
 //! Prompt sizes at which the levels caution and critical begin.
 //!
-//! Configured limits are used as written. By default critical begins at nine tenths of the window, or of the session's
-//! budget where the guard does not let prompts grow so far. An assumed window gives no limit, since its level would be
-//! a guess.
+//! Configured limits are used as written. By default, critical begins at nine tenths of the window, or of the session's
+//! budget if the guard does not let prompts grow so far. If the window is only assumed, there is no critical limit,
+//! since the level would be a guess.
 
 use crate::config::ModelConfig;
 
-/// Above this models are known to lose track, whatever their window.
+/// Above this many tokens models are known to lose track, whatever their window.
 const OPTIMAL_MAX_TOKENS: u32 = 100_000;
-/// Of the window, or of the budget, in percent.
+/// In percent of the window, or of the budget.
 const CRITICAL_PERCENT: u32 = 90;
-/// Of the budget, in percent, where the usual limit would not lie under critical.
+/// In percent of the budget; used if [`OPTIMAL_MAX_TOKENS`] would not be below the critical limit.
 const OPTIMAL_PERCENT: u32 = 80;
 
 /// Largest prompts of a level, in tokens.

@@ -1,7 +1,7 @@
 //! Context health: the reported usage, judged by the window and the limits, as a level.
 //!
-//! Health is never guessed: without usage there are no numbers and the level is `unknown`. An assumed
-//! window gives no hard utilisation and no critical level. No I/O and no clock here.
+//! Health is never guessed: without usage there are no numbers, and the level is `unknown`. An assumed window gives no
+//! hard utilisation and no critical level. No I/O and no clock here.
 
 use http::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
@@ -92,9 +92,9 @@ impl Health {
 /// The generation whose health is in the headers of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HealthSource {
-    /// That of this response.
+    /// The generation of this response.
     Response,
-    /// The one before, since a stream's headers precede its usage.
+    /// The generation before, since a stream's headers precede its usage.
     Previous,
 }
 

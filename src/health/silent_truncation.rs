@@ -18,8 +18,8 @@ pub struct UsageSample {
 }
 
 /// The tokens to which a provider truncates prompts, if two successive answers of a session prove it.
-/// `counts_misses_only` says that it may report cache misses only. Then it reports of a growing session
-/// just the added tokens, so a cap must be much larger than these, and the same twice.
+/// `counts_misses_only` says that the provider may report cache misses only. Then it reports just the added tokens of a
+/// growing session, so the count must be much larger than these, and the same twice.
 pub fn detect_truncation(
     before: Option<UsageSample>,
     now: UsageSample,

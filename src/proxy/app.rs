@@ -75,8 +75,8 @@ impl App {
         let metrics = Arc::new(Metrics::default());
         let ratios = Arc::<TokenRatios>::default();
         let draining = CancellationToken::new();
-        let sessions = Sessions::new(Arc::clone(&store), Tenants::new(secret))
-            .and_then(|sessions| sessions.with_config(&config.store, Arc::clone(&metrics)))
+        let (tenants, counts) = (Tenants::new(secret), Arc::clone(&metrics));
+        let sessions = Sessions::new(Arc::clone(&store), tenants, &config.store, counts)
             .map_err(io::Error::other)?;
         let (for_sync, pull_within) = (Arc::clone(&ratios), config.store.timeout);
         let sync = ReplicaSync::new(store, Arc::clone(&metrics), for_sync, pull_within);

@@ -175,7 +175,7 @@ async fn inherit_session(
     drop(span);
     // A store that just failed is not waited for again.
     if !inherited.store_failed {
-        let passed = !inherited.lineage.probes().is_empty();
+        let passed = !inherited.lineage.probes.is_empty();
         app.replica_sync.pull(&app.registry, passed).await;
     }
     Some(inherited)

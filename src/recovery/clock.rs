@@ -1,9 +1,9 @@
-//! Decides when a prompt or a new course is due.
+//! The recovery clock: decides when a prompt or a new course is due.
 //!
-//! Only the health level of each generation drives it. An unknown level neither advances a count nor
-//! resets it; such a generation records only its prompt.
+//! Only the health level of each generation drives the clock. A generation of unknown level neither advances nor resets
+//! a count; the clock only records whether that generation carried a prompt.
 //!
-//! One client request is one generation, however many tool rounds it took.
+//! One client request is one generation, however many tool rounds the request took.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,15 +20,13 @@ pub enum RecoveryClock {
     Caution {
         /// The next request that can carry a prompt gets one.
         due: bool,
-        /// Generations since the last prompt, with the one that carried it and without those of
-        /// unknown level.
+        /// Generations of known level since the last prompt, the one that carried the prompt included.
         since: u32,
     },
     Critical {
         /// Generations before a clear, the next one included.
         left: u32,
-        /// A generation of unknown level carried the prompt, so it is not repeated until the count
-        /// advances.
+        /// A generation of unknown level carried the prompt. So the prompt is not repeated until the count advances.
         told: bool,
     },
 }
@@ -63,9 +61,9 @@ impl RecoveryConfig {
 /// Events of one generation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GenerationEvents {
-    /// It carried the prompt that was due.
+    /// The generation carried the prompt that was due.
     pub carried_prompt: bool,
-    /// A new course began with it.
+    /// A new course began with the generation.
     pub cleared: bool,
 }
 
@@ -97,41 +95,30 @@ impl RecoveryClock {
         pace: RecoveryPace,
     ) -> Self {
         let before = if events.cleared { Self::Calm } else { self };
+        let caution = |due, since| Self::Caution { due, since };
+        let critical = |left| Self::Critical { left, told: false };
         match (before, level) {
             (before, HealthLevel::Unknown) => before.advance_without_level(events),
-            (Self::Critical { left, .. }, HealthLevel::Critical) => Self::Critical {
-                left: left.saturating_sub(1),
-                told: false,
-            },
             (_, HealthLevel::Healthy) => Self::Calm,
-            (_, HealthLevel::Critical) => Self::Critical {
-                left: pace.critical_countdown,
-                told: false,
-            },
+            (Self::Critical { left, .. }, HealthLevel::Critical) => {
+                critical(left.saturating_sub(1))
+            }
+            (_, HealthLevel::Critical) => critical(pace.critical_countdown),
+            (Self::Calm, HealthLevel::Caution) => caution(true, 0),
             (Self::Caution { due, since }, HealthLevel::Caution) => {
                 let carried = events.carried_prompt;
                 let since = if carried { 1 } else { since.saturating_add(1) };
-                Self::Caution {
-                    due: (due && !carried) || since >= pace.caution_cadence,
-                    since,
-                }
+                caution(due && !carried || since >= pace.caution_cadence, since)
             }
-            (Self::Calm, HealthLevel::Caution) => Self::Caution {
-                due: true,
-                since: 0,
-            },
-            // After critical, the prompt of caution is due only if that of critical was not sent.
+            // After critical, a caution prompt is due only if no critical prompt was sent.
             (Self::Critical { told, .. }, HealthLevel::Caution) => {
                 let prompted = events.carried_prompt || told;
-                Self::Caution {
-                    due: !prompted || pace.caution_cadence <= 1,
-                    since: u32::from(prompted),
-                }
+                caution(!prompted || pace.caution_cadence <= 1, prompted.into())
             }
         }
     }
 
-    /// The clock after a generation without usage: counts stay, its prompt is recorded.
+    /// The clock after a generation without usage: counts stay, and a prompt that it carried is recorded.
     const fn advance_without_level(self, events: GenerationEvents) -> Self {
         match self {
             Self::Caution { .. } if events.carried_prompt => Self::Caution {

@@ -1,8 +1,8 @@
 //! The preface of a new course, in place of the messages before it.
 //!
-//! It holds the model's reminders. If there are none, or none from the ending course, it holds facts
-//! picked mechanically from the removed messages. It depends on its input alone and holds no number
-//! but that of the course, so it is the same in every request of the course.
+//! The preface holds the model's reminders. If there are none, or none from the ending course, it also holds facts that
+//! are picked mechanically from the removed messages. It depends on its input alone, and the only number in it is that
+//! of the course. So the preface is the same in every request of the course.
 
 use super::{Language, Prompts, RecoveryMemory};
 use crate::{
@@ -23,9 +23,9 @@ pub struct Wording<'a> {
     pub language: Language,
 }
 
-/// Begins the next course. `removed` are the ascending indices of the messages that it leaves out;
-/// `boundary` is the first kept message (see [`Course`]). `fits` checks whether a preface has room:
-/// older reminders are dropped first, then facts, never the head.
+/// Begins the next course. `removed` are the ascending indices of the messages that the course leaves out; `boundary`
+/// is the first kept message (see [`Course`]). `fits` checks whether a preface has room: if not, older reminders are
+/// dropped first, then facts, never the head.
 pub fn begin_course(
     conversation: &Conversation,
     removed: &[usize],
@@ -48,7 +48,7 @@ pub fn begin_course(
         let fit_below_head = |notes: &str| fits(&join_preface(&head, notes));
         let notes = memory.reminders.render_within(fit_below_head);
         let mut text = join_preface(&head, &notes);
-        // Reminders from before the ending course hold nothing about it.
+        // If the ending course began with the same reminders, they hold nothing about that course.
         let ending = memory.course.as_ref();
         if ending.is_some_and(|course| course.preface.contains(&notes)) {
             let facts = facts(MAX_FACTS_BESIDE, &text);

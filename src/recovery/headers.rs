@@ -1,14 +1,14 @@
 //! Response headers of recovery: countdown, course, number of reminders.
 //!
-//! The same values stand in headers, trailers and stream comments. Default values are left out, so an
-//! answer in a healthy first course has none.
+//! The same values stand in headers, trailers and stream comments. Default values are left out: an answer in a healthy
+//! first course has none of these headers.
 
 use http::{HeaderName, HeaderValue};
 
 use super::RecoveryMemory;
 
-/// All names, for the announcement of trailers. Later values replace earlier ones only if these are
-/// removed first, since each may be missing.
+/// All names, by which trailers are announced. Before later values are set, earlier ones are removed by these names,
+/// since a later value may be missing.
 pub const HEADER_NAMES: &[&str] = &[
     "x-plimsoll-countdown",
     "x-plimsoll-course",

@@ -1,6 +1,6 @@
 //! The language of the proxy's texts in a session.
 //!
-//! Chosen once and stored: prompts or tool schemas in another language would break the prompt cache.
+//! The language is chosen once and stored: prompts or tool schemas in another language would break the prompt cache.
 
 use crate::{
     config::Language,
@@ -8,11 +8,11 @@ use crate::{
     json::text::{Script, TextSizes},
 };
 
-/// A Chinese message has at most this many letters per Chinese character, about a word for each.
+/// A Chinese message has at most this many letters for each Chinese character: about a word.
 const LETTERS_PER_HAN: u32 = 6;
-/// With this many Chinese characters the user wrote Chinese, …
+/// A message with at least this many Chinese characters is Chinese even if a pasted log stands beside them.
 const MANY_HAN: u32 = 20;
-/// … even beside this many times as many letters, such as those of a pasted log.
+/// Such a message has at most this many letters for each Chinese character.
 const LETTERS_BESIDE_MANY: u32 = 40;
 
 /// The configured language, else the stored one, else that of the conversation.

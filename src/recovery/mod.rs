@@ -1,15 +1,14 @@
-//! Recovery: the model saves reminders before the window is full, and a session at its limit
-//! continues in a new course. No I/O and no clock here.
+//! Recovery: the model saves reminders before the window is full, and a session at its limit continues in a new course.
+//! No I/O and no clock here.
 //!
-//! Recovery depends on the state that a conversation inherits: a retry counts once, a branch has the
-//! clock and the reminders of its prefix, and other tenants share nothing. What the proxy injects is
-//! recorded (`guard/inject/injections.rs`) and injected again into every later request. A new course is a
-//! fold with a boundary and a preface that recovery chooses.
+//! Recovery depends on the state that a conversation inherits: a retry counts once, a branch has the recovery clock and
+//! the reminders of its prefix, and other tenants share nothing. What the proxy injects is recorded
+//! (`guard/inject/injections.rs`), and injected again into every later request. A new course is a fold whose boundary
+//! and preface recovery chooses.
 //!
-//! If settings or a header switch recovery off, it decides nothing and its clock stands still.
-//! Recorded injections stay in requests, since their removal would break the prompt cache. After a
-//! failure (an invalid plan, a refusal by the provider, a failed tool round) the additions are
-//! withdrawn and the request continues without recovery.
+//! If settings or a header switch recovery off, recovery decides nothing, and the recovery clock stands still. Recorded
+//! injections stay in requests, since their removal would break the prompt cache. After a failure (an invalid plan, a
+//! refusal by the provider, a failed tool round) the additions are withdrawn, and the request continues without them.
 
 pub mod clock;
 pub mod course;
@@ -36,20 +35,19 @@ pub use reminder::{Reminder, Reminders};
 pub struct RecoveryMemory {
     pub clock: RecoveryClock,
     pub reminders: Reminders,
-    /// Of the current course.
+    /// The injections of the current course.
     pub records: Vec<InjectionRecord>,
     /// `None` in the first course.
     pub course: Option<Course>,
-    /// The proxy's tools that were added once; they stay, since a changed list of tools breaks the cache.
+    /// The proxy's tools that were added to a request. They stay, since a changed list of tools breaks the cache.
     pub tools: ToolSet,
     /// Chosen once per session.
     pub language: Option<Language>,
-    /// The model asked for a new course beside calls of the client's tools; it begins with the next
-    /// request.
+    /// The model asked for a new course beside calls of the client's tools. The course begins with the next request.
     pub clear_due: bool,
     /// Clears by API commands so far.
     pub clears: u32,
-    /// The session continues without these additions.
+    /// The additions without which the session continues.
     pub refused: RefusedAdditions,
 }
 

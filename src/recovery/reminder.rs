@@ -1,9 +1,7 @@
-//! Reminders: notes that the model keeps for itself. They are the continuation package of a session
-//! and survive a clear.
+//! Reminders: notes that the model keeps for itself. They survive a clear, and with them a session continues.
 //!
-//! Bounded in number and length, so that a state can hold them twice: once here and once in the
-//! preface of a course. A note is stored as the model wrote it; fence tags in it are neutralised when
-//! it is shown.
+//! Notes are bounded in number and length, so that a state can hold them twice: once here, and once in the preface of a
+//! course. A note is stored as the model wrote it; when the note is shown, fence tags in it are neutralised.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -34,9 +32,9 @@ pub struct Reminder {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReminderKind {
-    /// Saved with a tool.
+    /// The model saved it with a tool.
     Note,
-    /// From the newest continuation block; at most one.
+    /// It was taken from the newest continuation block; there is at most one.
     Package,
 }
 
@@ -80,7 +78,7 @@ impl Reminders {
     /// Saves a new note, trimmed and cut at [`MAX_NOTE_CHARS`].
     ///
     /// # Errors
-    /// If it is empty or has no room. Then nothing changes.
+    /// If the note is empty or has no room. Then nothing changes.
     pub fn add_note(&mut self, text: &str) -> Result<SavedReminder, ReminderError> {
         let (text, cut) = cut_note(text, MAX_NOTE_CHARS)?;
         if self.notes.len() >= MAX_NOTES {
@@ -95,7 +93,7 @@ impl Reminders {
         Ok(SavedReminder { id, cut })
     }
 
-    /// Replaces the text of a note by the same rules.
+    /// Replaces the text of a note by the rules of [`Self::add_note`].
     ///
     /// # Errors
     /// If there is no such note, or the text is empty or has no room. Then nothing changes.
@@ -115,8 +113,8 @@ impl Reminders {
         Ok(())
     }
 
-    /// Saves the text between the tags of a continuation block in place of the previous one, cut to
-    /// the remaining room. Returns whether any text was saved.
+    /// Saves the text between the tags of a continuation block, cut to the remaining room, in place of the text of the
+    /// previous block. Returns whether any text was saved.
     pub fn keep_package(&mut self, block: &str) -> bool {
         let is_package = |note: &Reminder| note.kind == ReminderKind::Package;
         let previous = self.notes.iter().position(is_package);
@@ -138,8 +136,8 @@ impl Reminders {
         self.notes.len() < MAX_NOTES && self.push_note(text, ReminderKind::Package).is_some()
     }
 
-    /// The newest notes that fit, between fences and oldest first, with fence tags in them neutralised; the oldest of them
-    /// may be shortened. The stored notes do not change.
+    /// The newest notes that fit, oldest first, each between fences; the oldest of them may be shortened. Fence tags in
+    /// a note are neutralised. The stored notes do not change.
     pub fn render_within(&self, fits: impl Fn(&str) -> bool) -> String {
         let mut shown = String::new();
         for note in self.notes.iter().rev() {

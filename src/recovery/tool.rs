@@ -1,14 +1,14 @@
 //! The proxy-executed tools: four for reminders, and `recall`.
 //!
-//! A model may write anything into a call. An error becomes the tool result, which tells the model
-//! what to do. Nothing here fails, and every tool result is short.
+//! A model may write anything into a call. If a call cannot be executed, its tool result tells the model what to do.
+//! Nothing here fails, and every tool result is short.
 
 mod arguments;
 mod offer;
 mod recall;
 mod schema;
 
-use self::{arguments::ReminderArguments, recall::RecallUse};
+use self::recall::RecallUse;
 pub use self::{
     offer::{Offer, OfferRules, ToolOffer, decide_offer},
     recall::{RecallSource, restore_result},
@@ -40,8 +40,8 @@ pub fn list_names(set: ToolSet) -> &'static [&'static str] {
 /// Results of proxy-executed calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExecutionOutcome {
-    /// For each call the tool result as a whole item, in the format of the conversation. That of a recall is in
-    /// the form from which [`restore_result`] makes one.
+    /// For each call the tool result as a whole item, in the format of the conversation. The result of a recall is in
+    /// the form from which [`restore_result`] makes an item.
     pub results: Vec<Box<str>>,
     /// The model asks for a new course.
     pub clear: bool,
@@ -71,9 +71,9 @@ impl std::ops::AddAssign for RecallCount {
     }
 }
 
-/// Executes the proxy-executed calls of one answer. Each gets a tool result; the successful ones
-/// change the reminders. A call for a new course comes last. It is refused if another call failed,
-/// since the model would lose what it wanted to save. `may_be_lost`: the store cannot keep the reminders.
+/// Executes the proxy-executed calls of one answer. Each call gets a tool result; successful calls change the
+/// reminders. A call for a new course is executed last, and is refused if another call failed, since the model would
+/// lose what it wanted to save. `may_be_lost` says that the store cannot keep the reminders.
 pub fn execute_calls(
     format: Format,
     calls: &[ProxyToolCall],
@@ -81,31 +81,27 @@ pub fn execute_calls(
     may_be_lost: bool,
     source: Option<&RecallSource<'_>>,
 ) -> ExecutionOutcome {
-    let clears = |call: &ProxyToolCall| &*call.name == CLEAR;
-    let mut failed = false;
+    let (mut failed, mut clear) = (false, false);
     let mut recalls = RecallCount::default();
     let mut used = RecallUse::default();
     let mut results = vec![Err(NOT_CLEARED.to_owned()); calls.len()];
-    for (call, result) in calls.iter().zip(&mut results) {
-        // A recall that finds nothing loses nothing, so it does not keep a new course from beginning.
-        if &*call.name == RECALL {
-            *result = recall::execute_recall(call, source, &mut used);
-            let is_found = matches!(result, Ok(CallAnswer::Stored(_)));
-            recalls += RecallCount {
-                found: is_found.into(),
-                missed: (!is_found).into(),
-            };
-        } else if !clears(call) {
-            *result = execute_call(call, reminders).map(CallAnswer::Text);
-            failed |= result.is_err();
-        }
-    }
-    let mut clear = false;
-    for (call, result) in calls.iter().zip(&mut results) {
-        if clears(call) && !failed {
-            *result = execute_call(call, reminders).map(CallAnswer::Text);
-            failed = result.is_err();
-            clear |= !failed;
+    let mut pending: Vec<_> = calls.iter().zip(&mut results).collect();
+    pending.sort_by_key(|(call, _)| &*call.name == CLEAR);
+    for (call, result) in pending {
+        match &*call.name {
+            RECALL => {
+                // A recall that finds nothing loses nothing, so a new course may begin all the same.
+                *result = recall::execute_recall(call, source, &mut used);
+                let is_found = matches!(result, Ok(CallAnswer::Stored(_)));
+                recalls.found += u32::from(is_found);
+                recalls.missed += u32::from(!is_found);
+            }
+            CLEAR if failed => {}
+            name => {
+                *result = execute_call(call, reminders).map(CallAnswer::Text);
+                failed |= result.is_err();
+                clear |= name == CLEAR && !failed;
+            }
         }
     }
     let items = results.into_iter().zip(calls).map(|(result, call)| {
@@ -134,16 +130,16 @@ fn execute_call(call: &ProxyToolCall, reminders: &mut Reminders) -> Result<Strin
             reminder::MAX_NOTE_CHARS
         ));
     }
-    let arguments = ReminderArguments::from_json(&call.arguments)?;
-    let text = arguments.reminder_text().unwrap_or_default();
+    let members = arguments::parse_members(&call.arguments)?;
+    let text = arguments::find_text(&members).unwrap_or_default();
     let done = match &*call.name {
         ADD => reminders.add_note(&text).map(describe_saved),
         UPDATE => {
-            let id = arguments.reminder_id(reminders)?;
+            let id = arguments::find_id(&members, reminders)?;
             reminders.update_note(id, &text).map(describe_saved)
         }
         DELETE => {
-            let id = arguments.reminder_id(reminders)?;
+            let id = arguments::find_id(&members, reminders)?;
             let deleted = reminders.delete_note(id);
             deleted.map(|()| format!("Reminder r{id} was deleted."))
         }

@@ -1,15 +1,15 @@
 //! Session headers of known clients. A hint names a session and does nothing else.
 //!
-//! A hint never makes a conversation inherit a state: sub-agents send their parent's id, forks
-//! reuse keys, and a `user` is a person. So `x-parent-session-id`, `prompt_cache_key` and `user`
-//! are not read here. A value with a control character or over `MAX_BYTES` is ignored.
+//! A hint never makes a conversation inherit a state. `x-parent-session-id`, `prompt_cache_key` and `user` are no
+//! hints: sub-agents send their parent's id, forks reuse cache keys, and a user is a person. A value with a control
+//! character or over `MAX_BYTES` is ignored.
 
 use http::{HeaderMap, header::USER_AGENT};
 use serde_json::Value;
 
 use crate::conversation::Conversation;
 
-/// Response header with the session's id; a client may send it back.
+/// Response header with the session's id. A client may send it with its next request.
 const SESSION_HEADER: &str = "x-plimsoll-session";
 
 /// Largest id, in bytes.
@@ -17,7 +17,7 @@ const MAX_BYTES: usize = 256;
 /// Largest `metadata` that is parsed, in bytes.
 const MAX_METADATA_BYTES: usize = 16 << 10;
 
-/// The thread first: a sub-agent sends the session of its parent and a thread of its own.
+/// Headers of Codex. The thread comes first: a sub-agent sends its parent's session and its own thread.
 const CODEX_HEADERS: [&str; 4] = ["thread-id", "session-id", "session_id", "conversation_id"];
 const OTHER_HEADERS: [&str; 5] = [
     "x-session-id",
@@ -30,14 +30,21 @@ const OTHER_HEADERS: [&str; 5] = [
 /// A client's id of its session. It is unique within a tenant only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionHint {
-    source: &'static str,
-    value: Vec<u8>,
+    /// The header or field with the id. Equal ids from different sources name different sessions.
+    pub source: &'static str,
+    pub value: Vec<u8>,
 }
 
 impl SessionHint {
-    /// The most trustworthy hint of a request: the proxy's header, then those of known clients.
+    /// `None` if the value cannot be an id.
+    fn new(source: &'static str, value: &[u8]) -> Option<Self> {
+        let value = check_value(value)?.to_vec();
+        Some(Self { source, value })
+    }
+
+    /// The most trustworthy hint of a request: the proxy's header, then the headers and fields of known clients.
     pub fn from_request(headers: &HeaderMap, conversation: Option<&Conversation>) -> Option<Self> {
-        hint_from_header(headers, SESSION_HEADER)
+        hint_from_any(headers, &[SESSION_HEADER])
             .or_else(|| hint_from_claude_code(headers))
             .or_else(|| hint_from_codex(headers))
             .or_else(|| hint_from_any(headers, &OTHER_HEADERS))
@@ -45,51 +52,31 @@ impl SessionHint {
             .or_else(|| conversation.and_then(hint_from_thread))
     }
 
-    /// Header or field that held it: equal ids from different sources name different sessions.
-    pub const fn source(&self) -> &'static str {
-        self.source
-    }
-
-    pub fn value(&self) -> &[u8] {
-        &self.value
-    }
-
-    /// The value, if it came in the proxy's session header.
+    /// The value, if the proxy's session header held it.
     pub fn proxy_session_id(&self) -> Option<&str> {
         let value = std::str::from_utf8(&self.value).ok();
         value.filter(|_| self.source == SESSION_HEADER)
     }
 }
 
+/// The first of these headers with a valid id.
 fn hint_from_any(headers: &HeaderMap, names: &[&'static str]) -> Option<SessionHint> {
-    names
-        .iter()
-        .find_map(|name| hint_from_header(headers, name))
-}
-
-fn hint_from_header(headers: &HeaderMap, name: &'static str) -> Option<SessionHint> {
-    Some(SessionHint {
-        source: name,
-        value: check_value(headers.get(name)?.as_bytes())?.to_vec(),
-    })
+    let read = |name: &&'static str| SessionHint::new(name, headers.get(*name)?.as_bytes());
+    names.iter().find_map(read)
 }
 
 /// Sub-agents of Claude Code send their parent's session id and a separate agent id.
 fn hint_from_claude_code(headers: &HeaderMap) -> Option<SessionHint> {
-    let session = headers.get("x-claude-code-session-id")?;
-    let mut value = check_value(session.as_bytes())?.to_vec();
+    let mut hint = hint_from_any(headers, &["x-claude-code-session-id"])?;
     if let Some(agent) = headers.get("x-claude-code-agent-id") {
-        // Neither id can hold a control character, so one separates them.
-        value.push(0);
-        value.extend_from_slice(check_value(agent.as_bytes())?);
+        // A control character separates the ids, since no id can hold one.
+        hint.value.push(0);
+        hint.value.extend_from_slice(check_value(agent.as_bytes())?);
     }
-    Some(SessionHint {
-        source: "x-claude-code-session-id",
-        value,
-    })
+    Some(hint)
 }
 
-/// Read for Codex only: other clients may use such plain header names for something else.
+/// Only for Codex, since other clients may use such plain header names for something else.
 fn hint_from_codex(headers: &HeaderMap) -> Option<SessionHint> {
     let agent = headers.get(USER_AGENT)?.as_bytes();
     let (name, rest) = agent.split_at_checked(5)?;
@@ -107,7 +94,7 @@ fn check_value(value: &[u8]) -> Option<&[u8]> {
 }
 
 /// `metadata.user_id` as Anthropic clients send it: JSON with a `session_id`, or the older
-/// `user_…_account_…_session_<uuid>`. Without a session it names a person and is no hint.
+/// `user_…_account_…_session_<uuid>`. A value without a session names a person and is no hint.
 fn hint_from_metadata(conversation: &Conversation) -> Option<SessionHint> {
     let field = conversation.find_field("metadata")?;
     if field.value.len() > MAX_METADATA_BYTES {
@@ -120,19 +107,13 @@ fn hint_from_metadata(conversation: &Conversation) -> Option<SessionHint> {
         Some(session) => session,
         None => user.rsplit_once("_session_")?.1,
     };
-    Some(SessionHint {
-        source: "metadata.user_id",
-        value: check_value(session.as_bytes())?.to_vec(),
-    })
+    SessionHint::new("metadata.user_id", session.as_bytes())
 }
 
-/// Codex' thread id, where its headers do not arrive.
+/// The thread id in a body of Codex, for requests that arrive without Codex's headers.
 fn hint_from_thread(conversation: &Conversation) -> Option<SessionHint> {
     let thread = conversation.client_thread()?;
-    Some(SessionHint {
-        source: "client_metadata",
-        value: check_value(thread.as_bytes())?.to_vec(),
-    })
+    SessionHint::new("client_metadata", thread.as_bytes())
 }
 
 #[cfg(test)]
@@ -154,7 +135,7 @@ mod tests {
         let hint = SessionHint::from_request(&headers(pairs), None);
         let found = hint
             .as_ref()
-            .map(|hint| (hint.source(), str::from_utf8(hint.value()).unwrap()));
+            .map(|hint| (hint.source, str::from_utf8(&hint.value).unwrap()));
         assert_eq!(found, expected, "{pairs:?}");
     }
 
@@ -225,7 +206,7 @@ mod tests {
         let child = hint(r#"{"session_id":"s","thread_id":"t","parent_thread_id":"s"}"#);
         let child = child.unwrap();
         assert_eq!(
-            (child.source(), child.value()),
+            (child.source, &child.value[..]),
             ("client_metadata", &b"t"[..])
         );
         for none in [
@@ -255,8 +236,7 @@ mod tests {
     fn metadata_is_a_hint_where_it_names_a_session() {
         let hint_value = |metadata: &str| {
             let body = fixture::with_fields(&[("metadata", metadata)]);
-            SessionHint::from_request(&HeaderMap::new(), Some(&body))
-                .map(|hint| hint.value().to_vec())
+            SessionHint::from_request(&HeaderMap::new(), Some(&body)).map(|hint| hint.value)
         };
         let json = r#"{"user_id":"{\"device_id\":\"d\",\"session_id\":\"s-1\"}"}"#;
         assert_eq!(hint_value(json), Some(b"s-1".to_vec()));

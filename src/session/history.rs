@@ -1,7 +1,7 @@
-//! Window use of a session by generation, for the API and the dashboard. It decides nothing.
+//! Window use of a session by generation, for the API and the dashboard. Nothing is decided by it.
 //!
-//! Bounded: beyond [`MAX_POINTS`] neighbouring points are merged, so a long session is shown in
-//! coarser steps.
+//! If there are more than [`MAX_POINTS`] points, neighbouring points are merged: a long session is shown in coarser
+//! steps.
 
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -17,8 +17,8 @@ pub struct History {
     points: Vec<HistoryPoint>,
 }
 
-/// One generation, or several merged: the last number, the tokens of the fullest, the marks of all.
-/// Serialized for the API; the store holds `Packed`.
+/// One generation, or several that were merged: then with the number of the last generation, the tokens of the fullest
+/// one, and the marks of all. This form is serialized for the API; the store holds `Packed`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct HistoryPoint {
     /// Counted from 1.
@@ -31,7 +31,7 @@ pub struct HistoryPoint {
     pub marks: Marks,
 }
 
-/// Set of changes that the proxy made to a request.
+/// The changes that the proxy made to a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks(u16);
 
@@ -106,7 +106,7 @@ impl History {
         let step = |generation: u32| generation.saturating_sub(1) / self.stride.max(1);
         match self.points.last_mut() {
             Some(last) if step(last.generation) == step(point.generation) => {
-                // The fuller one keeps peaks, and known tokens where the other has none.
+                // The fuller point stays, so that peaks stay visible. Unknown tokens count as less than any number.
                 let fuller = point.prompt_tokens >= last.prompt_tokens;
                 *last = HistoryPoint {
                     generation: point.generation,
@@ -119,13 +119,13 @@ impl History {
     }
 }
 
-/// The stored form. Numbers are differences to their neighbours: every state of a session holds the
-/// history, and small numbers take fewer bytes.
+/// The stored form. It holds differences between neighbouring points: every state of a session holds the history, and
+/// small numbers take fewer bytes.
 #[derive(Serialize, Deserialize)]
 struct Packed {
     stride: u32,
-    /// Generations since the point before; marks and flags of known counts; prompt tokens more than
-    /// the point before; prompt tokens that were not cached; completion tokens.
+    /// For each point: generations since the previous point; flags of known counts, and above them the marks; prompt
+    /// tokens minus those of the previous known point; prompt tokens that were not cached; completion tokens.
     points: Vec<(u32, u32, i32, i32, u32)>,
 }
 

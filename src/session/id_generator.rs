@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Output of a keyed digest over a counter: no id can be derived from another, and generation
-/// cannot fail.
+/// Ids are output of a keyed digest over a counter: no id can be derived from another one, and making an id cannot
+/// fail.
 pub(super) struct IdGenerator {
     seed: [u8; 32],
     count: AtomicU64,
@@ -17,7 +17,7 @@ impl IdGenerator {
         Ok(Self { seed, count })
     }
 
-    /// The next `N` random bytes; never the same twice, apart from chance.
+    /// The next `N` random bytes.
     pub(super) fn next_bytes<const N: usize>(&self) -> [u8; N] {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         let mut id = [0; N];

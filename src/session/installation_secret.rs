@@ -1,8 +1,8 @@
 //! The installation's secret: the key of all digests that outsiders must not be able to guess.
 //!
-//! `data_dir/secret` holds it as 64 hex digits, readable by its owner only. The first start creates
-//! it, unless `server.secret_env` names a variable that holds one. Replicas that share a store
-//! must share this secret. Without it stored sessions are no longer found; nothing else is lost.
+//! `data_dir/secret` holds the secret as 64 hex digits, readable by its owner only. The first start creates this file,
+//! unless `server.secret_env` names a variable that holds a secret. Replicas that share a store must share this secret.
+//! If it is lost, stored sessions are no longer found; nothing else is lost.
 
 use std::{
     fmt, fs,
@@ -45,7 +45,7 @@ impl InstallationSecret {
         Ok(Self(bytes))
     }
 
-    /// Reads `data_dir/secret`, or creates it (and the directory) where it is absent.
+    /// Reads `data_dir/secret`. If the file is absent, creates it, and the directory if that is absent.
     ///
     /// Blocks; for start-up only. Processes that start at the same time get the same secret.
     pub fn load_or_create(data_dir: &Path) -> Result<Self, SecretError> {
@@ -65,7 +65,7 @@ impl InstallationSecret {
         fs::create_dir_all(data_dir).map_err(file_error)?;
         let fresh = Self::random()?;
         create_secret_file(data_dir, &path, &fresh).map_err(file_error)?;
-        // Another process may have created it first; then both use that one.
+        // If another process has created the file first, both use that secret.
         let text = fs::read_to_string(&path).map_err(file_error)?;
         Self::parse_hex(&text, &path)
     }
@@ -85,8 +85,8 @@ impl fmt::Debug for InstallationSecret {
     }
 }
 
-/// Writes the secret to a draft file, which its owner alone may read, and moves it to `path`, so that no other process
-/// reads half of it. A secret that another process created meanwhile stays.
+/// Writes the secret to a draft file, which its owner alone may read, and moves the draft to `path`, so that no other
+/// process reads half of a secret. A secret that another process created meanwhile stays.
 fn create_secret_file(data_dir: &Path, path: &Path, secret: &InstallationSecret) -> io::Result<()> {
     let mut draft = tempfile::Builder::new()
         .prefix(".secret.")
@@ -95,7 +95,7 @@ fn create_secret_file(data_dir: &Path, path: &Path, secret: &InstallationSecret)
     draft.as_file().sync_all()?;
     match draft.persist_noclobber(path) {
         Err(failed) if failed.error.kind() != io::ErrorKind::AlreadyExists => {
-            // Some file systems have no links; a rename is atomic too, but the last one wins.
+            // Some file systems have no links. A rename is atomic too, but of two processes the last one wins.
             failed.file.persist(path)?;
         }
         _ => {}
@@ -103,7 +103,7 @@ fn create_secret_file(data_dir: &Path, path: &Path, secret: &InstallationSecret)
     Ok(())
 }
 
-/// A reader of the secret can tell whose conversation a stored key belongs to. This is no error,
+/// Warns if others may read the secret: they could tell whose conversation a stored key belongs to. This is no error,
 /// since a mounted file may have to be readable by a group.
 #[cfg(unix)]
 fn warn_if_open(path: &Path) {

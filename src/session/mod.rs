@@ -1,9 +1,8 @@
 //! Sessions: a conversation followed over its requests, found again by the digests of its messages.
 //!
-//! [`Sessions::inherit_session`] gives a request the state of the generation it continues, and
-//! [`Sessions::save_state`] stores the new state before the end of the response is released. A
-//! failing store never fails a request: it goes on without a state. No tenant reaches another's
-//! state, not even with an identical conversation.
+//! [`Sessions::inherit_session`] gives a request the state of the generation that it continues, and
+//! [`Sessions::save_state`] stores the new state before the end of the response is released. If the store fails, the
+//! request goes on without a state. No tenant reaches another tenant's state, not even with an identical conversation.
 
 use std::{
     fmt,
@@ -33,7 +32,6 @@ mod id_generator;
 pub mod installation_secret;
 pub mod lineage;
 pub mod reasoning_by_session;
-mod reasoning_memory;
 mod report;
 pub mod session_commands;
 mod session_view;
@@ -45,7 +43,7 @@ pub mod token_ratios;
 pub use hint::SessionHint;
 use id_generator::IdGenerator;
 pub use lineage::Lineage;
-pub use reasoning_memory::ReasoningMemory;
+pub use reasoning_by_session::ReasoningMemory;
 pub use report::{ReportReader, build_overview, build_report};
 pub use session_commands::SessionCommands;
 pub use session_view::{SessionCommand, SessionView, SessionViewPage};
@@ -64,7 +62,7 @@ pub struct Sessions {
     cipher: Arc<StateCipher>,
     /// The first decryption failure is a warning; later ones are logged at debug level.
     decrypt_failure_logged: Arc<AtomicBool>,
-    /// The last state could not be stored.
+    /// The store could not keep the state that was saved last.
     save_failed: Arc<AtomicBool>,
     metrics: Arc<Metrics>,
     find_timeout: Duration,
@@ -75,17 +73,16 @@ pub struct Sessions {
 /// What a request inherits from the generation it continues.
 #[derive(Clone, Debug)]
 pub struct InheritedSession {
-    /// The state after the generation that this request continues. Its places are adjusted to this
+    /// The state after the generation that this request continues. The places in the state are adjusted to this
     /// conversation, which may have lost or gained messages before that generation's answer.
     pub state: Option<SessionState>,
-    /// Messages before that generation's answer in this conversation, without system messages; 0
-    /// without a state.
+    /// Messages before that generation's answer in this conversation, without system messages; 0 if there is no state.
     pub answer_at: u32,
     pub lineage: Lineage,
     pub session: SessionId,
     pub commands: SessionCommands,
-    /// An API command asks this request to begin a new course. The state of such a request takes
-    /// over [`SessionCommands::clears`].
+    /// An API command asks for a new course with this request. If the course begins, the request's state takes over
+    /// [`SessionCommands::clears`].
     pub clear_requested: bool,
     /// An API command asks for a summary with this request.
     pub compact_requested: bool,
@@ -95,7 +92,7 @@ pub struct InheritedSession {
     /// The store failed or returned no valid state: what the session was before is unknown, and the request's record
     /// gets a warning.
     pub store_failed: bool,
-    /// The store could not keep the last state, of whatever session.
+    /// The store could not keep the state that was saved last, of this session or of another one.
     pub save_failed: bool,
 }
 
@@ -117,8 +114,8 @@ impl InheritedSession {
         };
         state.id = self.generation;
         state.generations = state.generations.saturating_add(1);
-        state.messages = self.lineage.messages();
-        state.format = self.lineage.format();
+        state.messages = self.lineage.messages;
+        state.format = self.lineage.format;
         state.billed_prompt_tokens = None;
         state.billed_completion_tokens = None;
         state
@@ -126,16 +123,23 @@ impl InheritedSession {
 }
 
 impl Sessions {
-    pub fn new(store: Arc<dyn Store>, tenants: Tenants) -> Result<Self, getrandom::Error> {
+    /// `config` gives the timeout of lookups, and the key by which new states and commands are encrypted, if there is
+    /// one. `metrics` counts the calls to the store.
+    pub fn new(
+        store: Arc<dyn Store>,
+        tenants: Tenants,
+        config: &StoreConfig,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, getrandom::Error> {
         Ok(Self {
             store,
             tenants,
             ids: Arc::new(IdGenerator::new()?),
-            cipher: Arc::new(StateCipher::new(None)?),
+            cipher: Arc::new(StateCipher::new(config.encrypt_key.as_ref())?),
             decrypt_failure_logged: Arc::default(),
             save_failed: Arc::default(),
-            metrics: Arc::default(),
-            find_timeout: StoreConfig::default().timeout,
+            metrics,
+            find_timeout: config.timeout,
             command_lock: Arc::default(),
         })
     }
@@ -143,21 +147,6 @@ impl Sessions {
     /// Closes the store; no other call may follow.
     pub async fn close(&self) {
         self.store.close().await;
-    }
-
-    /// Applies the settings: encryption of new states and commands if there is a key, and the
-    /// timeout of lookups. `metrics` counts the calls to the store.
-    pub fn with_config(
-        self,
-        config: &StoreConfig,
-        metrics: Arc<Metrics>,
-    ) -> Result<Self, getrandom::Error> {
-        Ok(Self {
-            cipher: Arc::new(StateCipher::new(config.encrypt_key.as_ref())?),
-            find_timeout: config.timeout,
-            metrics,
-            ..self
-        })
     }
 
     pub fn new_job_id(&self) -> JobId {
@@ -204,24 +193,24 @@ impl Sessions {
     /// Fills in the state that the conversation continues, if there is one.
     async fn load_inherited(&self, inherited: &mut InheritedSession) -> Result<(), SessionError> {
         let lineage = &inherited.lineage;
-        if lineage.probes().is_empty() {
+        if lineage.probes.is_empty() {
             return Ok(());
         }
-        let (tenant, opening) = (lineage.tenant(), lineage.opening());
-        let found = self.store.find_state(tenant, opening, lineage.probes());
+        let (tenant, opening) = (&lineage.tenant, lineage.opening);
+        let found = self.store.find_state(tenant, opening, &lineage.probes);
         let Some(found) = self.call_store(StoreOperation::Find, found).await? else {
             return Ok(());
         };
         let answer_at = lineage.answer_at(found.at).ok_or(StoreError::Damaged)?;
         let mut state = self.decode_state(tenant, &found.state)?;
-        if state.format != lineage.format() {
-            // Its records could not be put into this conversation.
+        if state.format != lineage.format {
+            // Records of another format cannot be put into this conversation.
             return Ok(());
         }
         let commands = self.decode_commands(tenant, state.session, &found.commands);
         let (generations, made) = (state.generations, state.compaction.made);
-        state.compaction.take_over(commands.outcomes(), generations);
-        // After the takeover, since a new summary may also cover messages that are gone here.
+        state.compaction.take_over(&commands.outcomes, generations);
+        // A summary that was just taken over may cover messages that are gone from this conversation.
         state.realign_places(answer_at);
         let compaction = &state.compaction;
         inherited.compacted = compaction.made > made && compaction.summary.is_some();
@@ -233,8 +222,8 @@ impl Sessions {
         Ok(())
     }
 
-    /// The session a hint names. A proxy session id is used only if this tenant has that session;
-    /// any other value is digested with the tenant.
+    /// The session that a hint names. A session id of the proxy is used only if this tenant has that session; any
+    /// other value is digested with the tenant.
     async fn resolve_hint(&self, tenant: &Tenant, hint: &SessionHint) -> SessionId {
         let hinted = self.tenants.hinted_session(tenant, hint);
         let Some(named) = hint.proxy_session_id().and_then(SessionId::parse_hex) else {
@@ -253,10 +242,10 @@ impl Sessions {
         }
     }
 
-    /// Stores the state after a generation under the keys of its messages, `within` a bound.
+    /// Stores the state after a generation under the keys of its messages; waits at most `within`.
     ///
-    /// Returns whether the next request will find it. Failures are logged here. Auxiliary requests
-    /// store nothing, which is no failure.
+    /// Returns whether the next request will find the state. Failures are logged here. Auxiliary requests store
+    /// nothing, which is no failure.
     ///
     /// CANCEL: a dropped call leaves all of the new state in the store, or nothing of it.
     pub async fn save_state(
@@ -271,12 +260,12 @@ impl Sessions {
         };
         let save = async {
             let record = StateToSave {
-                tenant: *lineage.tenant(),
+                tenant: lineage.tenant,
                 session: state.session,
-                opening: lineage.opening(),
+                opening: lineage.opening,
                 keys,
                 answer,
-                state: self.encode_state(lineage.tenant(), state)?,
+                state: self.encode_state(&lineage.tenant, state)?,
             };
             let saved = self.store.save_state(record);
             let saved = self.call_store_within(StoreOperation::Save, within, saved);
@@ -309,7 +298,7 @@ impl Sessions {
         Ok(SessionState::from_bytes(&plain)?)
     }
 
-    /// Unreadable commands are logged and dropped, so that the state beside them can still be used.
+    /// Unreadable commands are logged and dropped, so that the state beside them remains usable.
     fn decode_commands(
         &self,
         tenant: &Tenant,
@@ -327,8 +316,8 @@ impl Sessions {
         })
     }
 
-    /// Logs a loss. The store itself warns once while it is down, and a changed key makes all older
-    /// states unreadable, so repetitions of these two go to the debug level.
+    /// Logs a loss as a warning, and in two cases at the debug level: if the store is down, since the store warns of
+    /// that itself, and after the first failed decryption, since a changed key makes all older states unreadable.
     fn warn_of_loss(
         &self,
         error: &SessionError,

@@ -1,22 +1,25 @@
-//! What is known of the reasoning in sessions beside their states; kept in memory.
+//! What this process remembers of the reasoning in sessions, beside their states.
 //!
-//! Which provider answered which part of a session, if more than one did: what one has signed or encrypted is of no use at
-//! another. After a restart the provider of the session's last answer counts for all of it.
-//!
-//! What a session learnt when a provider refused thinking. Its state has it too, but a client that edits its history in
-//! each request continues a state from before its edits. After a restart such a session is refused once more.
+//! - Who answered which part of a session, if several models did: a model cannot read reasoning that another provider,
+//!   or a model of another family, has signed or encrypted. After a restart, all answers count as those of the model
+//!   that gave the last one.
+//! - What a session learnt when a provider refused thinking. The session's state holds the same, but a client that
+//!   edits its history in each request continues a state from before the refusal. After a restart, the provider
+//!   refuses such a session once more.
 
 use std::{num::NonZeroUsize, ops::Range};
 
 use lru::LruCache;
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 
-use super::ReasoningMemory;
-use crate::{config::profile::is_other_family, store::SessionId};
+use crate::{
+    config::profile::is_other_family, format::block_binding::MismatchField, store::SessionId,
+};
 
-/// Beyond this the least recently used session, or lesson, is forgotten.
+/// Sessions of which either is remembered; beyond this the least recently used one is forgotten.
 const MAX_SESSIONS: NonZeroUsize = NonZeroUsize::new(4_096).expect("not zero");
-/// Changes of the provider in one session. Of more, the newest are kept.
+/// Parts of one session that are remembered. If there are more, the newest are kept.
 const MAX_CHANGES: usize = 32;
 
 /// A model of a provider.
@@ -27,10 +30,29 @@ pub struct Maker {
 }
 
 impl Maker {
-    /// Whether it reads no reasoning that the other one has sealed.
+    /// Whether this model cannot read reasoning that the other one has signed or encrypted.
     pub fn is_foreign_to(&self, other: &Self) -> bool {
         self.provider != other.provider || is_other_family(&self.model, &other.model)
     }
+}
+
+/// What a session's model taught about the reasoning that clients send back. In a state, it holds for the state's
+/// model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReasoningMemory {
+    /// The model refused reasoning, mostly because messages before the reasoning had changed. No rule for the model's
+    /// name may say that its reasoning is bound to them.
+    pub is_bound: bool,
+    /// Each request asks the provider, by this field, to drop such reasoning: the provider does not remember that an
+    /// earlier request asked for that.
+    pub drop_by: Option<MismatchField>,
+    /// The running turn, as [`find_running_turn`](crate::guard::running_turn::find_running_turn) counts it, if its
+    /// thinking was refused although the client asks for turns that begin with thinking. Until this turn ends, the
+    /// model is asked not to think.
+    pub turn_without_thinking: Option<u32>,
+    /// Reasoning had to be left out a second time: the client changes its history in each request. From then on no
+    /// reasoning is sent.
+    pub leaves_out_all: bool,
 }
 
 #[derive(Debug)]
@@ -39,7 +61,8 @@ pub struct ReasoningBySession {
     lessons: Mutex<LruCache<(SessionId, Maker), ReasoningMemory>>,
 }
 
-/// Answers from a place on, which is the number of the client's messages before, without system messages.
+/// The model that gave the answers from a place on. The place of an answer is the number of the client's messages
+/// before it, without system messages.
 #[derive(Clone, Debug)]
 struct Answered {
     from: u32,
@@ -64,7 +87,7 @@ impl ReasoningBySession {
         self.lessons.lock().put((session, model), learnt);
     }
 
-    /// Notes who gave the answer at `place`. `before`: who gave the one before it.
+    /// Notes which model gave the answer at `place`. The model `before` gave the previous answer.
     pub fn note_answer(&self, session: SessionId, place: u32, before: Option<Maker>, by: Maker) {
         let mut sessions = self.makers.lock();
         let is_same = before
@@ -86,8 +109,8 @@ impl ReasoningBySession {
         }
     }
 
-    /// The places of answers that are foreign to a reader. `last`: who gave the session's last answer, or is to give the
-    /// first.
+    /// The places of answers whose reasoning the `reader` cannot read. The model `last` gave the session's last answer,
+    /// or is to give the first one.
     pub fn list_foreign(
         &self,
         session: SessionId,

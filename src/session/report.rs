@@ -15,6 +15,13 @@ pub enum ReportReader {
     Local,
 }
 
+impl ReportReader {
+    /// Whether the reader sees the texts of sessions.
+    pub const fn sees_content(self) -> bool {
+        matches!(self, Self::Owner | Self::Admin { show_content: true })
+    }
+}
+
 /// A session in a list, and the first part of its report.
 pub fn build_overview(view: &SessionView) -> Value {
     let state = &view.state;
@@ -66,9 +73,9 @@ pub fn build_overview(view: &SessionView) -> Value {
     })
 }
 
-/// Why the level of a session is unknown: it has no answer yet (`not_answered`), its provider reported
-/// no usage (`no_usage`) or truncates prompts silently (`provider_truncates`). With a known level,
-/// `window_unknown` says why it is never critical and has no share of a window.
+/// Why the level of a session is unknown: the session has no answer yet (`not_answered`), or its provider reported no
+/// usage (`no_usage`) or truncates prompts silently (`provider_truncates`). If the level is known, `window_unknown`
+/// says why it is never critical, and why there is no share of a window.
 fn health_reason(state: &SessionState) -> Option<&'static str> {
     match (state.generations, state.prompt_tokens, state.health) {
         (0, ..) => Some("not_answered"),
@@ -81,11 +88,7 @@ fn health_reason(state: &SessionState) -> Option<&'static str> {
 /// The body of `GET /plimsoll/api/sessions/{id}`.
 pub fn build_report(view: &SessionView, reader: ReportReader) -> Value {
     let state = &view.state;
-    let show_content = match reader {
-        ReportReader::Owner => true,
-        ReportReader::Admin { show_content } => show_content,
-        ReportReader::Local => false,
-    };
+    let show_content = reader.sees_content();
     let notes = state.recovery.reminders.notes().iter();
     // The model sees a reminder's id in this form.
     let notes = notes.map(|note| json!({"id": format!("r{}", note.id), "text": note.text}));

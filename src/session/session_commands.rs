@@ -1,11 +1,11 @@
-//! Commands for a session from the API, and outcomes of its summaries; its next request applies both.
+//! Commands of the API to a session, and outcomes of the session's summaries. The session's next request applies both.
 //!
-//! The store keeps them beside the session's states, as a version byte and a compact encoding.
-//! Reading anything else is an error, never a panic.
+//! The store keeps them beside the session's states, as a version byte and a compact encoding. Reading anything else is
+//! an error, never a panic.
 //!
-//! SECURITY: a hint may group conversations in one session, such as those of an agent and its
-//! sub-agents, which may even begin alike. So a command names the newest generation of the session
-//! at that time and applies only to requests that continue it.
+//! SECURITY: a hint may group conversations in one session, such as those of an agent and its sub-agents, which may
+//! even begin alike. So a command names the generation that is the session's newest when the command comes, and applies
+//! only to requests that continue that generation.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,8 +15,8 @@ use crate::compaction::JobOutcome;
 /// First byte of all stored commands; changes with the encoding.
 const VERSION: u8 = 2;
 
-/// Most outcomes of summaries that wait for their conversations. A session that groups several
-/// conversations by a hint may have several.
+/// Most outcomes of summaries that wait for their conversations: if a hint groups several conversations in one session,
+/// several outcomes may wait.
 const MAX_OUTCOMES: usize = 4;
 /// Most bytes of the texts of these outcomes.
 const MAX_OUTCOME_BYTES: usize = 56 << 10;
@@ -24,8 +24,8 @@ const MAX_OUTCOME_BYTES: usize = 56 << 10;
 /// Commands and outcomes of one session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionCommands {
-    /// A clear is pending until the conversation's state counts this many commanded clears. So a
-    /// retry of the request that cleared clears again, and the next request does not.
+    /// A clear is pending until the conversation's state counts this many commanded clears. So a retry of the request
+    /// that cleared clears again, and the next request does not.
     pub clears: u32,
     pub(super) clear_for: GenerationId,
     /// The same for summaries.
@@ -38,8 +38,8 @@ pub struct SessionCommands {
 }
 
 impl SessionCommands {
-    /// Requests a new course for the conversation of the session's newest generation. Repeated
-    /// requests before it begins are one.
+    /// Requests a new course for the conversation of the session's newest generation. Several requests before the
+    /// course begins count as one.
     pub const fn request_clear(&mut self, newest: &SessionState) {
         self.clears = newest.recovery.clears.saturating_add(1);
         self.clear_for = newest.id;
@@ -53,7 +53,7 @@ impl SessionCommands {
 
     /// Whether a request that continues this state must begin a new course.
     ///
-    /// A command that came during the request of this state names the generation before.
+    /// If the command came while the request of this state was running, it names the generation before.
     pub fn is_clear_pending(&self, state: &SessionState) -> bool {
         self.clears > state.recovery.clears && [state.id, state.follows].contains(&self.clear_for)
     }
@@ -71,10 +71,6 @@ impl SessionCommands {
         while self.outcomes.len() > MAX_OUTCOMES || self.outcome_bytes() > MAX_OUTCOME_BYTES {
             self.outcomes.remove(0);
         }
-    }
-
-    pub fn outcomes(&self) -> &[JobOutcome] {
-        &self.outcomes
     }
 
     fn outcome_bytes(&self) -> usize {

@@ -30,8 +30,7 @@ pub struct SessionView {
 /// A page of a list of sessions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionViewPage {
-    /// Newest first. Unreadable sessions are left out: another key encrypted them or another version
-    /// wrote them.
+    /// Newest first. Unreadable sessions are left out: another key encrypted them, or another version wrote them.
     pub sessions: Vec<SessionView>,
     pub has_more: bool,
 }
@@ -47,7 +46,7 @@ pub enum SessionCommand {
 }
 
 impl Sessions {
-    /// Decodes a row. The state of another session in it is an error.
+    /// Decodes a row. A row with the state of another session is an error.
     pub(super) fn view_row(&self, row: &SessionRow) -> Result<SessionView, SessionError> {
         let state = self.decode_state(&row.tenant, &row.state)?;
         if state.session != row.session {
@@ -111,11 +110,11 @@ impl Sessions {
         Ok(all.saturating_sub(count(Some(account)).await?))
     }
 
-    /// Stores a command for the requests that continue the session's newest generation and returns
-    /// the new view, if the session exists. Repeated commands before such a request are one.
+    /// Stores a command for the requests that continue the session's newest generation. Returns the new view, if the
+    /// session exists. Several commands before such a request count as one.
     ///
-    /// SECURITY: scoped to the account as reading is. Of conversations that a hint groups in the
-    /// session, a new course or a summary reaches one only.
+    /// SECURITY: scoped to the account as reading is. If a hint groups several conversations in the session, a new
+    /// course or a summary reaches only one of them.
     pub async fn add_command(
         &self,
         account: Option<&Account>,
@@ -130,8 +129,7 @@ impl Sessions {
         self.change_commands(account, id, change).await
     }
 
-    /// Stores the outcome of a summary beside a session and returns the new view, if the session
-    /// exists.
+    /// Stores the outcome of a summary beside a session. Returns the new view, if the session exists.
     pub async fn store_summary_outcome(
         &self,
         account: &Account,
@@ -173,7 +171,7 @@ impl SessionView {
         commands: &SessionCommands,
     ) -> Self {
         let generations = state.generations;
-        state.compaction.take_over(commands.outcomes(), generations);
+        state.compaction.take_over(&commands.outcomes, generations);
         Self {
             account,
             clear_pending: commands.is_clear_pending(&state),

@@ -1,8 +1,8 @@
 //! The state of a session after each generation.
 //!
-//! Stored as a version byte and a compact encoding of at most [`MAX_BYTES`]. Reading anything else
-//! is an error, never a panic: a newer release may have written it. The only texts in it are the
-//! tool rounds, prompts, reminders, prefaces and summaries that later requests need.
+//! A state is stored as a version byte and a compact encoding of at most [`MAX_BYTES`]. Reading anything else is an
+//! error, never a panic: a newer release may have written it. The only texts in a state are the tool rounds, prompts,
+//! reminders, prefaces and summaries that later requests need.
 
 use std::borrow::Cow;
 
@@ -43,12 +43,12 @@ impl GenerationId {
 pub struct SessionState {
     pub session: SessionId,
     pub id: GenerationId,
-    /// The generation before; or the one that a pending command was made for.
+    /// The generation before. If this generation carries out a command, the generation that the command names.
     pub follows: GenerationId,
     /// Answers so far, along this branch of the conversation.
     pub generations: u32,
-    /// Messages of the request of that generation, without system messages. In an inherited state,
-    /// at most as many as stand before the answer in the new request.
+    /// Messages of the request of this generation, without system messages. In an inherited state, at most as many as
+    /// stand before the answer in the new request.
     pub messages: u32,
     pub model: Box<str>,
     pub provider: Box<str>,
@@ -60,7 +60,7 @@ pub struct SessionState {
     pub prompt_tokens: Option<u32>,
     pub completion_tokens: Option<u32>,
     pub cached_tokens: Option<u32>,
-    /// Summed over all calls to providers for this generation; `None` if one reported no usage.
+    /// Summed over all calls to providers for this generation; `None` if one of them reported no usage.
     pub billed_prompt_tokens: Option<u32>,
     pub billed_completion_tokens: Option<u32>,
     pub health: HealthLevel,
@@ -70,7 +70,7 @@ pub struct SessionState {
     pub guard: GuardMemory,
     pub recovery: recovery::RecoveryMemory,
     pub compaction: compaction::CompactionMemory,
-    /// What the last request was made of; `None` if the guard did not look at it.
+    /// What the last request was made of; `None` if the guard did not plan that request.
     pub made_of: Option<PromptBreakdown>,
     pub history: History,
     /// Seconds since 1970.
@@ -79,14 +79,14 @@ pub struct SessionState {
     pub format: Format,
     /// Completion tokens of the largest answer so far; 0 before any.
     pub largest_answer: u32,
-    /// An answer ended at an answer cap that the guard had lowered. From then on the reserve is the
-    /// requested cap, half of the window at most.
+    /// An answer ended at an answer cap that the guard had lowered. From then on the reserve is the requested cap, half
+    /// of the window at most.
     pub cap_was_hit: bool,
-    /// How the last request that the guard planned went out.
+    /// What was sent with the last request that the guard planned.
     pub sent_history: SentHistory,
-    /// Since when a due caution prompt waits for a summary: milliseconds since 1970.
+    /// When a due caution prompt began to wait for a summary: milliseconds since 1970.
     pub caution_waits_since_ms: Option<u64>,
-    /// When the last request began: milliseconds since 1970, 0 where that is not known.
+    /// When the last request began: milliseconds since 1970, 0 if unknown.
     pub asked_ms: u64,
     pub reasoning: ReasoningMemory,
 }
@@ -169,12 +169,12 @@ impl SessionState {
         }
     }
 
-    /// Adjusts places to a conversation that continues this state and has its answer after
-    /// `answer_at` messages.
+    /// Adjusts places to a conversation that continues this state and has this generation's answer after `answer_at`
+    /// messages.
     ///
-    /// The answer may have moved, since clients add remarks after the last message and remove them
-    /// later; all up to the previous answer is the same. Records of the last request move with its
-    /// answer. A course cannot begin after the answer, since the later messages are new.
+    /// The answer may have moved, since clients add remarks after the last message and remove them later. All messages
+    /// up to the previous answer are the same. Records of the last request move with its answer. A course cannot begin
+    /// after the answer, since the later messages are new.
     pub fn realign_places(&mut self, answer_at: u32) {
         let recovery = &mut self.recovery;
         for record in &mut recovery.records {
@@ -193,8 +193,8 @@ impl SessionState {
         self.messages = self.messages.min(answer_at);
     }
 
-    /// The stored form. While it is over [`MAX_BYTES`], it drops the oldest records, which are the
-    /// bulk and of which prompts are repeated; then the oldest part of the guard's memory.
+    /// The stored form. While it is over [`MAX_BYTES`], the older half of the records is dropped: they are the bulk of
+    /// a state, and prompts are repeated. If no record is left, the older half of the guard's memory is dropped.
     ///
     /// # Errors
     /// [`StateError::TooLarge`] if nothing more can be dropped.
@@ -221,9 +221,9 @@ impl SessionState {
         }
     }
 
-    /// Drops the older half of the records; returns whether there were any. Records of one place are
-    /// dropped together, since some are invalid without the others. Digests stay of rounds, and go where there is
-    /// nothing else.
+    /// Drops the older half of the records; returns whether there were any. Records of one place are dropped together,
+    /// since some are invalid without the others. Of a dropped tool round its digest stays. If there are only digests,
+    /// the older half of them is dropped.
     fn shed_records(&mut self) -> bool {
         let records = &mut self.recovery.records;
         let is_digest =

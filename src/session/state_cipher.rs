@@ -1,10 +1,10 @@
 //! Encryption of stored states and commands: XChaCha20-Poly1305 with a key derived from
 //! `store.encrypt_key_env`.
 //!
-//! Stored bytes are a marker (no version of a state or of commands), a unique nonce, and the
-//! ciphertext with its tag. The tag covers the tenant, and for commands the session; a state holds
-//! its session. So nothing decrypts for another tenant or session. Plain bytes from before there was
-//! a key are still read. Age is not covered: an older state in place of a newer one decrypts.
+//! Stored bytes are a marker, a unique nonce, and the ciphertext with its tag. The marker is no version of a state or
+//! of commands, so plain bytes from before there was a key are still read. The tag covers the tenant, and for commands
+//! the session; a state itself holds its session. So nothing decrypts for another tenant or session. The tag does not
+//! cover the age: if an older state is put in the place of a newer one, it decrypts.
 
 use std::borrow::Cow;
 
@@ -28,7 +28,7 @@ pub const ADDED_BYTES: usize = 1 + NONCE_BYTES + TAG_BYTES;
 /// Context string of the key derivation.
 const CONTEXT: &str = "plimsoll: states of sessions at rest, XChaCha20-Poly1305, 1";
 
-/// Encrypts and decrypts; without a key plain bytes pass unchanged.
+/// Encrypts and decrypts. If there is no key, plain bytes pass unchanged.
 pub(super) struct StateCipher {
     cipher: Option<XChaCha20Poly1305>,
     nonces: IdGenerator,
@@ -102,7 +102,7 @@ impl StateCipher {
 }
 
 impl SealedSubject<'_> {
-    /// Differs in length or first byte between kinds.
+    /// The kinds differ in length and in the first byte.
     fn associated_data(self) -> Vec<u8> {
         match self {
             Self::State(tenant) => [b"s", &tenant.id()[..]].concat(),

@@ -1,11 +1,11 @@
 //! The owner of a conversation: the first part of every key in the store.
 //!
-//! SECURITY: all digests here are keyed with the installation's secret, so a client can neither
-//! guess another's tenant nor test for it, even with the same conversation. Credentials are never
-//! kept; only their digests leave this file.
+//! SECURITY: all digests here are keyed with the installation's secret, so a client can neither guess another client's
+//! tenant nor test for it, even with the same conversation. Credentials are never kept; only their digests leave this
+//! file.
 //!
-//! The [`Account`] is who pays (the client key, or the credential that is passed on) and scopes the
-//! session API. The [`Tenant`] adds the end user that a request names and scopes what is inherited.
+//! The [`Account`] is who pays: the client key, or the credential that is passed on. It scopes the session API. The
+//! [`Tenant`] adds the end user that a request names. It scopes which states are inherited.
 
 use std::fmt;
 
@@ -27,13 +27,14 @@ pub enum ClientIdentity<'a> {
     Named(&'a str),
     /// A credential that is passed on to the provider.
     PassedOn(&'a [u8]),
-    /// A text that the client chose to name its sessions, whatever its credential is: one that changes keeps them.
+    /// A text by which the client owns its sessions, whatever its credential is. So a client whose credential changes
+    /// keeps its sessions.
     Chosen(&'a [u8]),
     Anonymous,
 }
 
 impl<'a> ClientIdentity<'a> {
-    /// The client's name if the proxy has client keys, else what it chose for this proxy, else the credential in the
+    /// The client's name if the proxy has client keys, else the text that the client chose, else the credential in the
     /// headers.
     pub fn from_headers(name: Option<&'a str>, headers: &'a HeaderMap) -> Self {
         if let Some(name) = name {
@@ -50,7 +51,8 @@ impl<'a> ClientIdentity<'a> {
     }
 }
 
-/// A key is the same credential in any header: in `Authorization` it stands behind `Bearer`.
+/// The credential without the word `Bearer` before it in `Authorization`, so that a key is the same credential in any
+/// header.
 fn strip_bearer(value: &[u8]) -> &[u8] {
     let value = value.trim_ascii();
     match value.split_at_checked(BEARER.len()) {
@@ -88,7 +90,7 @@ impl Tenants {
             ClientIdentity::Named(name) => digest.mix_part(1, name.as_bytes()),
             ClientIdentity::PassedOn(credential) => digest.mix_part(2, credential),
             ClientIdentity::Anonymous => digest.mix_part(3, b""),
-            // The page and the command line send it as a credential.
+            // The dashboard and the command line send the chosen text as a credential.
             ClientIdentity::Chosen(text) => digest.mix_part(2, text),
         }
         Account::from_bytes(digest.finish())
@@ -119,14 +121,14 @@ impl Tenants {
     pub fn hinted_session(&self, tenant: &Tenant, hint: &SessionHint) -> SessionId {
         let mut digest = KeyedDigest::new(&self.secret, b"hint");
         digest.mix_part(1, tenant.id());
-        digest.mix_part(2, hint.source().as_bytes());
-        digest.mix_part(3, hint.value());
+        digest.mix_part(2, hint.source.as_bytes());
+        digest.mix_part(3, &hint.value);
         SessionId::from_bytes(digest.finish())
     }
 }
 
-/// Mixes in the decoded text of a top-level field, or its bytes if it has no text (a number, a lone
-/// surrogate), so that unusual values do not make one tenant.
+/// Mixes in the decoded text of a top-level field. If the field has no text (a number, a lone surrogate), its bytes are
+/// mixed in, so that different unusual values give different tenants.
 fn mix_field(digest: &mut KeyedDigest, tag: u8, conversation: &Conversation, name: &str) {
     if let Some(text) = conversation.text_value(name) {
         digest.mix_part(tag, text.as_bytes());
@@ -137,7 +139,7 @@ fn mix_field(digest: &mut KeyedDigest, tag: u8, conversation: &Conversation, nam
     }
 }
 
-/// A keyed digest of tagged, length-prefixed parts: no two lists of parts give the same input.
+/// A keyed digest of tagged, length-prefixed parts. No two lists of parts give the same input.
 struct KeyedDigest(blake3::Hasher);
 
 impl KeyedDigest {

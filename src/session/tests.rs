@@ -19,8 +19,12 @@ mod places;
 const WITHIN: Duration = Duration::from_millis(50);
 
 fn sessions_in(store: Arc<dyn Store>) -> Sessions {
+    configured(store, &StoreConfig::default())
+}
+
+fn configured(store: Arc<dyn Store>, config: &StoreConfig) -> Sessions {
     let tenants = Tenants::new(InstallationSecret::from_bytes([5; 32]));
-    Sessions::new(store, tenants).unwrap()
+    Sessions::new(store, tenants, config, Arc::default()).unwrap()
 }
 
 fn sessions() -> Sessions {

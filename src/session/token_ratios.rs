@@ -1,9 +1,8 @@
-//! Ratio of reported to raw (estimated) tokens per provider and model, for sessions without an
-//! answer yet.
+//! Ratio of reported to raw (estimated) tokens of each provider and model, for sessions that have no answer yet.
 //!
-//! The median over the newest sessions, shared with other replicas. One session whose text counts far from the estimate
-//! moves nothing for others: each has one vote, however many answers it had, and what was known before has two. Without
-//! a ratio the estimate is used as it is.
+//! The ratio is the median over the model's newest sessions, and is shared with other replicas. Each session has one
+//! vote, however many answers it had; the ratio that was known before has two. So one session whose text counts far
+//! from the estimate changes nothing for others. If there is no ratio, the estimate is used as it is.
 
 use std::{collections::VecDeque, num::NonZeroUsize};
 
@@ -20,7 +19,7 @@ use crate::{
 const MAX_MODELS: NonZeroUsize = NonZeroUsize::new(1_024).expect("not zero");
 /// The newest sessions of a model that have a vote.
 const MAX_VOTES: usize = 15;
-/// Smaller requests teach nothing, since framing outweighs text in them; raw tokens.
+/// Raw tokens. Smaller requests teach nothing, since their framing outweighs their text.
 const LEAST_RAW: u32 = 1_000;
 /// Weight of one answer in the running mean of its session.
 const WEIGHT: f64 = 0.2;
@@ -34,7 +33,7 @@ type RatioKey = (Box<str>, Box<str>);
 /// What is known of a model's ratio.
 #[derive(Debug, Default)]
 struct Votes {
-    /// The ratio that another replica told, which had sessions of its own.
+    /// The ratio that another replica shared, from sessions there.
     told: Option<f64>,
     /// The newest session last.
     sessions: VecDeque<(SessionId, f64)>,
@@ -79,7 +78,7 @@ impl TokenRatios {
         ratio.map(Calibration::from_ratio).unwrap_or_default()
     }
 
-    /// Learns from an answer of a session: the raw tokens of its request and the prompt tokens reported.
+    /// Learns from one answer of a session: from the raw tokens of the request, and the prompt tokens reported.
     pub fn learn_ratio(
         &self,
         provider: &str,
@@ -104,7 +103,7 @@ impl TokenRatios {
         votes.map(Votes::find_median)
     }
 
-    /// Takes over a ratio from another replica, clamped; ignores one that is not finite.
+    /// Takes over a ratio from another replica, clamped to [`SLOPES`]. A ratio that is not finite is ignored.
     pub fn apply_replicated(&self, provider: &str, model: &str, ratio: f64) {
         if !ratio.is_finite() {
             return;

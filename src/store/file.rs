@@ -2,8 +2,8 @@
 //!
 //! The file is an SQLite database with a write-ahead log. An acknowledged save has reached the operating system: it
 //! survives a killed process. A power failure may lose the last moments, but damages nothing. One thread writes all
-//! waiting jobs in one transaction. A few connections read the states that are not cached. Saves wait only for the
-//! last part of a copy of the log into the file.
+//! waiting jobs in one transaction. A few connections read the states that are not cached. When the log is copied into
+//! the file, saves wait for the last part of the copy only.
 //!
 //! Each generation has a checksum over all its data, so damaged data is never returned as a state. A damaged file is
 //! renamed, and a new one begun. No other process may change, remove or replace the file while it is locked.

@@ -132,17 +132,8 @@ pub trait Store: Send + Sync {
         page: Page,
     ) -> Result<Vec<SessionRow>, StoreError>;
 
-    /// The number of sessions of one account, or of all. This default counts page by page.
-    async fn count_sessions(&self, account: Option<&Account>) -> Result<u64, StoreError> {
-        let (mut skip, take) = (0, Page::MAX_TAKE);
-        loop {
-            let rows = self.list_sessions(account, Page { skip, take }).await?;
-            skip += rows.len();
-            if rows.len() < take {
-                return Ok(skip as u64);
-            }
-        }
-    }
+    /// The number of sessions of one account, or of all.
+    async fn count_sessions(&self, account: Option<&Account>) -> Result<u64, StoreError>;
 
     /// Publishes a value of no session, such as a learnt window, to all replicas. It replaces the last value of that
     /// name. At most [`MAX_SHARED_NAME_BYTES`] and [`MAX_SHARED_BYTES`]; the last [`MAX_SHARED`] names are kept.

@@ -24,15 +24,16 @@ fn index(messages: &[Value]) -> Conversation {
 
 /// Plays a conversation; each answer must count one more than the previous one.
 async fn check(name: &str, messages: &[Value]) {
-    let store = MemoryStore::new(&StoreConfig {
+    let config = StoreConfig {
         max_sessions: 100,
         max_bytes: 1 << 20,
         max_age: Duration::from_secs(3_600),
         ..StoreConfig::default()
-    });
+    };
+    let store = Arc::new(MemoryStore::new(&config));
     let tenants = Tenants::new(InstallationSecret::random().unwrap());
     let tenant = tenants.derive_tenant(ClientIdentity::Anonymous, &HeaderMap::new(), None);
-    let sessions = Sessions::new(Arc::new(store), tenants).unwrap();
+    let sessions = Sessions::new(store, tenants, &config, Arc::default()).unwrap();
     let whole = index(messages);
     let mut answers = 0;
     for at in 1..messages.len().min(MAX_MESSAGES) {

@@ -148,7 +148,8 @@ fn check_record(body: &[u8], profile: &'static Profile, room: u32) {
     };
     let requests = 1 + work.remaining_requests();
     let mut bodies = vec![first];
-    while let SummaryProgress::Ask(next) = work.read_answer(&summary_answer(&"word ".repeat(200))) {
+    let answer = summary_answer(&"word ".repeat(200));
+    while let Ok(SummaryProgress::Ask(next)) = work.read_answer(&answer) {
         bodies.push(next);
     }
     assert_eq!(bodies.len(), requests);
@@ -235,13 +236,13 @@ fn whole_summary(conversation: &Conversation, asked: Summariser) -> (usize, Stri
         SummaryWork::begin_summary(conversation, &plan.edits, due, asked).unwrap();
     for requests in 1.. {
         assert_eq!(strict::find_violations(&body, profile), []);
-        match work.read_answer(answer_summary(&body).as_bytes()) {
+        let progress = work.read_answer(answer_summary(&body).as_bytes());
+        match progress.unwrap_or_else(|rejected| panic!("request {requests}: {rejected}")) {
             SummaryProgress::Ask(next) => body = next,
             SummaryProgress::Done(summary) => {
                 assert_eq!(summary.boundary, due.boundary);
                 return (requests, summary.text.into_string());
             }
-            SummaryProgress::Failed(rejected) => panic!("request {requests}: {rejected}"),
         }
     }
     unreachable!("every summary ends")

@@ -29,17 +29,16 @@ pub(super) fn answer_about(app: &App, requester: &Requester) -> Response<Body> {
 /// `keys` says whether clients need one. `reader` is `owner` (the client's sessions), `admin` (all
 /// sessions) or `local` (all sessions, read only). `compaction` is the default of sessions.
 pub(super) fn describe_proxy(config: &Config, reader: ReportReader, keys: bool) -> Value {
-    let (reader, show_content) = match reader {
-        ReportReader::Owner => ("owner", true),
-        ReportReader::Admin { show_content } => ("admin", show_content),
-        ReportReader::Local => ("local", false),
-    };
     let compaction = &config.compaction;
     json!({
         "version": env!("CARGO_PKG_VERSION"),
-        "reader": reader,
+        "reader": match reader {
+            ReportReader::Owner => "owner",
+            ReportReader::Admin { .. } => "admin",
+            ReportReader::Local => "local",
+        },
         "keys": keys,
-        "show_content": show_content,
+        "show_content": reader.sees_content(),
         "compaction": {
             "auto": compaction.auto,
             "threshold": compaction.threshold,

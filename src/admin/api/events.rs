@@ -1,11 +1,11 @@
 //! `GET events`: changes of sessions and providers as server-sent events, until the reader leaves.
 //!
-//! Changes by this process are sent at once. Changes by other replicas are found by a poll of the newest
-//! sessions every three seconds. A poll runs only after all pending changes were sent, so that nothing
-//! older follows something newer. Unchanged sessions are not sent again.
+//! Changes by this process are sent at once. Changes by other replicas are found by a poll of the newest sessions every
+//! three seconds. A poll runs only after all pending changes were sent, so that no older state of a session follows a
+//! newer one. Unchanged sessions are not sent again.
 //!
-//! The stream ends with the proxy, and when the settings change, since they may have removed the
-//! reader's key; readers connect again. Nothing is buffered for a slow reader: it gets a `resync` event.
+//! The stream ends when the proxy ends, and when the settings change, since they may have removed the reader's key;
+//! then readers connect again. Nothing is buffered for a slow reader: it gets a `resync` event.
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
@@ -16,7 +16,6 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use lru::LruCache;
 use tokio::time::{Interval, MissedTickBehavior, interval};
-use tokio_util::sync::CancellationToken;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Requester, providers, session_list};
@@ -59,7 +58,6 @@ pub(super) fn stream_events(
     let mut poll_timer = interval(POLL_INTERVAL);
     poll_timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let reader = EventReader {
-        ended: app.listening.clone(),
         app: Arc::clone(app),
         requester,
         subscription: subscription.ok_or(Failure::TooManyListeners {
@@ -84,10 +82,9 @@ struct EventReader {
     app: Arc<App>,
     requester: Requester,
     subscription: SessionSubscription,
-    ended: CancellationToken,
-    /// Of the last event of each session.
+    /// The digest of the last event of each session.
     sent_digests: LruCache<SessionId, u64>,
-    /// Of the last event of the providers.
+    /// The digest of the last event of the providers.
     providers_digest: Option<u64>,
     /// Sessions of other keys in the last event.
     other_keys: Option<u64>,
@@ -101,7 +98,7 @@ impl EventReader {
         loop {
             tokio::select! {
                 biased;
-                () = self.ended.cancelled() => return None,
+                () = self.app.listening.cancelled() => return None,
                 // Before a poll, so that the store is not older than the last event.
                 event = self.subscription.next_event() => match event {
                     SessionEvent::Changed(change) => if let Some(event) = self.write_session_event(&change) {
@@ -152,10 +149,8 @@ impl EventReader {
             skip: 0,
             take: POLLED,
         };
-        let sessions = &self.app.sessions;
-        let found = sessions
-            .list_sessions(self.requester.account.as_ref(), page)
-            .await;
+        let account = self.requester.account.as_ref();
+        let found = self.app.sessions.list_sessions(account, page).await;
         let log_failure = |error: &SessionError| {
             let error = format_error_chain(error);
             tracing::debug!(%error, "the newest sessions could not be read");

@@ -25,7 +25,8 @@ const FORWARDED: [&str; 6] = [
     "x-real-ip",
 ];
 
-/// Whether a reverse proxy forwarded the request. One that adds no header looks like a local client.
+/// Whether a reverse proxy forwarded the request. A request through a proxy that adds no header looks like one of a
+/// local client.
 fn is_forwarded(headers: &HeaderMap) -> bool {
     let mut names = headers.keys().map(http::HeaderName::as_str);
     names.any(|name| name.starts_with("x-forwarded-") || FORWARDED.contains(&name))
@@ -87,19 +88,19 @@ impl Requester {
         self.account.filter(|_| !app.clients.have_keys())
     }
 
-    /// Whether it may see figures of all clients, such as `/metrics`.
+    /// Whether the requester may see figures of all clients, such as `/metrics`.
     pub(in crate::admin) fn can_read_metrics(&self) -> bool {
         self.client.as_ref().is_none_or(Client::is_unlimited)
     }
 
-    /// Whether it may know that a provider exists.
+    /// Whether the requester may know that a provider exists.
     pub(super) fn can_see_provider(&self, app: &App, provider: &str) -> bool {
         let client = self.client.as_ref();
         client.is_none_or(|client| allows_provider(&app.registry, client, provider))
     }
 
-    /// Whether it may use a target by the name `asked`. `is_configured` says that the settings define
-    /// this name.
+    /// Whether the requester may use a target by the name `asked`. `is_configured` says that the settings define this
+    /// name.
     pub(super) fn may_use(
         &self,
         app: &App,

@@ -1,7 +1,7 @@
 //! Report of one session, and commands to it.
 //!
-//! SECURITY: only its account and the administrator see it. Others get the same answer as for an unknown
-//! id, so that ids cannot be guessed.
+//! SECURITY: only the session's account and the administrator see the session. Others get the same answer as for an
+//! unknown id, so that ids cannot be guessed.
 
 use http::{Response, request::Parts};
 use serde_json::Value;
@@ -22,16 +22,11 @@ pub(super) async fn answer_session(
     requester: &Requester,
     id: SessionId,
 ) -> Result<Response<Body>, Failure> {
-    let view = app
-        .sessions
-        .view_session(requester.account.as_ref(), id)
-        .await;
+    let account = requester.account.as_ref();
+    let view = app.sessions.view_session(account, id).await;
     let view = view.map_err(log_store_failure)?;
-    Ok(respond_session(
-        app,
-        requester,
-        &view.ok_or(Failure::SessionNotFound)?,
-    ))
+    let view = view.ok_or(Failure::SessionNotFound)?;
+    Ok(respond_session(app, requester, &view))
 }
 
 /// `PATCH sessions/{id}`, `POST sessions/{id}/clear` and `POST sessions/{id}/compact`.
@@ -41,10 +36,8 @@ pub(super) async fn command_session(
     id: SessionId,
     command: SessionCommand,
 ) -> Result<Response<Body>, Failure> {
-    let sessions = &app.sessions;
-    let view = sessions
-        .add_command(requester.client_account.as_ref(), id, command)
-        .await;
+    let (sessions, owner) = (&app.sessions, requester.client_account.as_ref());
+    let view = sessions.add_command(owner, id, command).await;
     let Some(view) = view.map_err(log_store_failure)? else {
         // A local requester also sees sessions of other accounts.
         let visible = sessions.view_session(requester.account.as_ref(), id).await;

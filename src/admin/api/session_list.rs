@@ -73,10 +73,8 @@ pub(super) async fn list_sessions(
     requester: &Requester,
     page: Page,
 ) -> Result<Response<Body>, Failure> {
-    let found = app
-        .sessions
-        .list_sessions(requester.account.as_ref(), page)
-        .await;
+    let account = requester.account.as_ref();
+    let found = app.sessions.list_sessions(account, page).await;
     let found = found.map_err(log_store_failure)?;
     let next = page.skip + page.take;
     let of_other_keys = count_others(app, requester).await;

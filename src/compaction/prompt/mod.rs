@@ -1,8 +1,7 @@
 //! Prompts for the summary model, in English and Chinese.
 //!
-//! The block of the answer must carry a key that is younger than the conversation, so a summary
-//! planted in a tool result is not accepted. The prompt shows the sections empty, so an echo of the
-//! prompt is no summary either.
+//! The block of the answer must carry a key that is younger than the conversation, so a summary that was planted in a
+//! tool result is not accepted. The prompt shows empty sections, so an echo of the prompt is no summary either.
 
 use super::SECTIONS;
 use crate::{guard::fence, recovery::Language};
@@ -23,15 +22,14 @@ pub(super) struct SummaryPrompt {
 }
 
 impl SummaryPrompt {
-    /// `nonce` must be random. The requested length is at most `max_tokens` and at most a quarter of
-    /// the `replaced` tokens.
+    /// `nonce` must be random. The requested length is at most `max_tokens`, and at most a quarter of the `replaced`
+    /// tokens.
     pub(super) fn new(language: Language, nonce: [u8; 8], max_tokens: u32, replaced: u32) -> Self {
-        let key = nonce.iter().map(|byte| format!("{byte:02x}")).collect();
         // A word is more than a token, a Chinese character about one.
         let words = (max_tokens / 2).min(replaced / 4).max(LEAST_WORDS);
         Self {
             language,
-            key: String::into_boxed_str(key),
+            key: hex::encode(nonce).into(),
             words: words / 50 * 50,
         }
     }

@@ -41,5 +41,5 @@ pub(in crate::proxy) fn summary_user(inherited: &InheritedSession) -> BackoffSub
 
 /// The account of the client, for summaries.
 fn summary_account(inherited: &InheritedSession) -> BackoffSubject {
-    BackoffSubject::Account(*inherited.lineage.tenant().account().as_bytes())
+    BackoffSubject::Account(*inherited.lineage.tenant.account().as_bytes())
 }

@@ -124,7 +124,7 @@ impl RecoveryStep {
             injected: None,
             tight_chars: None,
             events: GenerationEvents::default(),
-            place: inherited.lineage.messages(),
+            place: inherited.lineage.messages,
             rounds: 0,
             max_rounds: settings.max_rounds,
             billed: BilledTokens::default(),

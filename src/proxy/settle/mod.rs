@@ -135,7 +135,7 @@ pub async fn settle_answer(
     }
     let headers = build_end_headers(&planned, &state, actions);
     if stored && app.session_events.has_listeners() {
-        let account = lineage.tenant().account();
+        let account = lineage.tenant.account();
         let view = SessionView::from_state(account, state, &inherited.commands);
         app.session_events.publish_change(&view);
     }

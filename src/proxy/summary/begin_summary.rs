@@ -130,7 +130,7 @@ fn begin_job(
         }
         JobStart::Skipped => return None,
     };
-    compaction.set_job(ticket.id());
+    compaction.set_job(ticket.id);
     let is_same = target.provider.endpoint == planned.target.provider.endpoint
         && target.model == planned.target.model;
     let (ratios, config) = (&app.ratios, &app.config);
@@ -145,7 +145,7 @@ fn begin_job(
     let repeats = is_same && (is_valid || !conversation.has_past_thinking());
     let language = planned.recovery.language();
     // SECURITY: drawn after the conversation was written, and never shown.
-    let nonce = ticket.id().to_bytes();
+    let nonce = ticket.id.to_bytes();
     Some(SummaryJob {
         ticket,
         client: source,
@@ -175,7 +175,7 @@ pub(in crate::proxy) fn run_summary(
     let job = compaction.new_job();
     if let Some(result) = job.and_then(|id| app.summary_jobs.follow_job(id)) {
         let (shared_app, id) = (Arc::clone(app), session.inherited.session);
-        let account = session.inherited.lineage.tenant().account();
+        let account = session.inherited.lineage.tenant.account();
         app.summary_tasks.spawn(async move {
             if let Ok(outcome) = result.await {
                 store_outcome(&shared_app, &account, id, outcome).await;

@@ -1,5 +1,4 @@
-//! Whether the proxy's tools may be added to a request, and whether its answer may hold a continuation
-//! block.
+//! Whether the proxy's tools may be added to a request, and whether its answer may hold a continuation block.
 //!
 //! In doubt nothing is added: an unchanged request works as it does without the proxy.
 
@@ -23,13 +22,13 @@ pub enum Offer {
 /// The proxy's tools in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolOffer {
-    /// Those that go out in any case.
+    /// Sent in any case.
     pub now: Option<InjectedTools>,
-    /// Those that go out in their place where anything is cut.
+    /// Sent in place of `now` if anything is cut.
     pub when_cut: Option<InjectedTools>,
-    /// The same, where the prompt of this request brings them as an entry beside it.
+    /// Sent as an entry beside this request's prompt, if it has one.
     pub with_prompt: Option<InjectedTools>,
-    /// The model may call them. If not, they are added for the prompt cache only, without a prompt.
+    /// The model may call the tools. If not, they are added for the prompt cache only, without a prompt.
     pub callable: bool,
     /// While the reminder tools wait for a cut, a prompt may ask for a continuation block.
     pub takes_text: bool,
@@ -41,25 +40,27 @@ pub struct OfferRules<'a> {
     pub recovery: &'a RecoveryConfig,
     /// What is cut may be recalled.
     pub recalls: bool,
-    /// Reminder tools may begin with this request where a prompt is due.
+    /// Reminder tools may begin with this request if a prompt is due.
     pub may_prompt: bool,
     /// Reminder tools may begin with this request.
     pub may_begin: bool,
-    /// The model's reasoning is bound to the list of tools: more of them come with a cut alone, which makes all
-    /// reasoning before it stale anyway.
+    /// The model's reasoning is bound to the list of tools. So the list grows only with a cut, which makes all earlier
+    /// reasoning stale anyway.
     pub waits_for_cut: bool,
-    /// An entry beside a prompt may bring the tools, which leaves the list, and the reasoning, as they are.
+    /// An entry beside a prompt may bring the tools. The entry changes neither the list nor the reasoning.
     pub takes_entry: bool,
 }
 
 /// Decides by the fields of a request and by the state of the session.
 ///
-/// Each change of the list of tools loses the provider's whole cache of the conversation, since tools stand before
-/// it. So all tools are added at once, at the first moment at which some are due, and stay. From the first request on
-/// would cost no cache, but would change every request with tools, and most sessions are never cut. A fold or
-/// a placeholder loses most of the cache anyway. A truncated result loses none; but such results come early, while
-/// there is little to lose, and are what models look up most. Where the list is part of what the model's reasoning is
-/// bound to, it changes with a cut alone, if the provider takes the tools as an entry beside the prompt.
+/// In a provider's cache, tools stand before the conversation: each change of the list of tools loses the whole cache.
+/// So all tools are added at once, when the first of them are due, and then stay. In the first request they would cost
+/// no cache, but they would change every request with tools, and most sessions are never cut. A prompt makes the tools
+/// for reminders due, a cut makes `recall` due. A fold or a placeholder loses most of the cache anyway. A truncated
+/// result loses none; but such results come early, while there is little to lose, and models look them up most.
+///
+/// If the model's reasoning is bound to the list of tools, or if the provider takes tools as an entry beside a prompt,
+/// then the list does not change with a prompt, only with a cut.
 pub fn decide_offer(
     conversation: &Conversation,
     rules: OfferRules<'_>,
@@ -100,7 +101,7 @@ pub fn decide_offer(
     let is_free = |name: &&str| !client.taken.contains(name);
     let may_remind = may_remind && list_names(ToolSet::Reminders).iter().all(is_free);
     let may_recall = rules.recalls && is_free(&RECALL);
-    // A client's list of which the model sees nothing in the beginning would begin to change with the first entry.
+    // If the client defers all its tools, the model sees no list at first, and an entry would begin one.
     let has_entry = rules.takes_entry && had.is_empty() && !client.defers_all;
     let may_wait = is_due && settings.tools == AddTools::WhenDue;
     let waits = may_wait && (rules.waits_for_cut || has_entry);
@@ -130,7 +131,7 @@ pub fn decide_offer(
 }
 
 impl Offer {
-    /// The tools that go out in any case.
+    /// The tools that are sent in any case.
     pub fn sure_tools(&self) -> ToolSet {
         match self {
             Self::Tools(tools) => tools.now.as_ref().map_or(ToolSet::Nothing, |now| now.set),
@@ -138,8 +139,8 @@ impl Offer {
         }
     }
 
-    /// Whether placeholders name the ids of what they stand for: `recall` is among the tools, or will be with the
-    /// first cut.
+    /// Whether placeholders name the ids of what they replace: `recall` is among the tools, or will be with the first
+    /// cut.
     pub fn can_recall(&self) -> bool {
         let Self::Tools(ToolOffer { now, when_cut, .. }) = self else {
             return false;

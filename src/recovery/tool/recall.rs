@@ -1,10 +1,10 @@
-//! `recall`: the model looks up what was cut. The client sends its whole conversation with every request, so
-//! whatever was truncated, cleared or folded is still there.
+//! `recall`: the model looks up what was cut. The client sends its whole conversation with every request, so whatever
+//! was truncated, cleared or folded is still there.
 //!
-//! An answer is kept as a list of texts and places in the conversation, and made anew for each later request: a
-//! state would soon be full of recalled texts, and the client's messages give the same bytes on every replica. What
-//! a pattern found, and what was left out by then, is part of the list, so nothing is searched twice and later cuts
-//! change nothing.
+//! A state keeps an answer as a list of texts and of places in the conversation, since recalled texts would soon fill
+//! the state. Each later request makes the answer anew from the list; the client's messages give the same bytes on
+//! every replica. The list names what a pattern found, and what had been left out by then. So nothing is searched
+//! twice, and later cuts do not change an answer.
 
 mod document;
 mod excerpt;
@@ -31,9 +31,9 @@ pub struct RecallSource<'a> {
     pub left_out: &'a [Range<u32>],
 }
 
-/// Calls that are answered in one reply of the model, and how many times the characters of the largest answer
-/// they have together.
+/// Most calls that are answered in one reply of the model.
 const MAX_CALLS: u32 = 8;
+/// These calls together may show this many times the characters of the largest answer.
 const LARGEST_ANSWERS: usize = 3;
 
 /// What the calls of one reply have had so far.
@@ -78,7 +78,7 @@ pub(super) fn execute_recall(
     let pieces = excerpt::answer_query(&document, &query, max_chars)?;
     let is_found = pieces.iter().any(|piece| matches!(piece, Piece::Slice(..)));
     let shown = pieces.iter().map(Piece::len);
-    // Never more than its characters, whatever their bytes.
+    // The lengths are bytes, but an answer has at most `max_chars` characters.
     used.chars += shown.sum::<usize>().min(max_chars);
     Ok(match is_found {
         true => CallAnswer::Stored(stored::store_result(call, pieces)),

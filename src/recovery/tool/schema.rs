@@ -11,8 +11,8 @@ use crate::{
     recovery::Language,
 };
 
-/// The schemas of a set that is not empty, in the form of a request's own tools. That of `recall` is the same in any
-/// language, since it may be all that there is.
+/// The schemas of a set that is not empty, in the form of a request's own tools. The schema of `recall` is the same in
+/// any language, since it may be the only one.
 pub(super) fn get_tool_schemas(form: ToolForm, language: Language, set: ToolSet) -> InjectedTools {
     type OfForms = [[Bytes; 3]; ToolForm::ALL.len()];
     static SCHEMAS: LazyLock<[OfForms; 2]> = LazyLock::new(|| {
@@ -68,12 +68,15 @@ const CHINESE: SchemaTexts = SchemaTexts {
     last: "最后要保存的提醒项",
 };
 
-fn write_schemas(texts: &SchemaTexts, form: ToolForm) -> String {
-    let argument = |name, description, required| ToolArgument {
+const fn argument(name: &'static str, description: &'static str, required: bool) -> ToolArgument {
+    ToolArgument {
         name,
         description,
         required,
-    };
+    }
+}
+
+fn write_schemas(texts: &SchemaTexts, form: ToolForm) -> String {
     let content = |description| argument("content", description, true);
     let id = || argument("id", texts.id, true);
     let last = argument("reminder_content", texts.last, false);
@@ -95,11 +98,6 @@ fn write_schemas(texts: &SchemaTexts, form: ToolForm) -> String {
 
 /// A bare look-up made models browse, so the description says what it is for.
 fn write_recall(form: ToolForm) -> String {
-    let argument = |name, description, required| ToolArgument {
-        name,
-        description,
-        required,
-    };
     form.write_tool(&ToolSchema {
         name: RECALL,
         description: "Show text that was truncated or left out of the context, by the id its placeholder names. \

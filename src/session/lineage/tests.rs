@@ -25,10 +25,10 @@ fn keys(messages: &[serde_json::Value], answer: &serde_json::Value) -> StateKeys
 
 #[test]
 fn a_first_request_probes_nothing() {
-    assert!(lineage(&[system("s"), user("u")]).probes().is_empty());
-    assert!(lineage(&[]).probes().is_empty());
+    assert!(lineage(&[system("s"), user("u")]).probes.is_empty());
+    assert!(lineage(&[]).probes.is_empty());
     // A greeting is no answer to anything.
-    assert!(lineage(&[assistant("hi"), user("u")]).probes().is_empty());
+    assert!(lineage(&[assistant("hi"), user("u")]).probes.is_empty());
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn system_messages_alone_store_nothing() {
     assert_eq!(lineage(&[]).state_keys(1), None);
     assert!(
         lineage(&[system("s"), assistant("a"), user("u")])
-            .probes()
+            .probes
             .is_empty()
     );
 }
@@ -60,7 +60,7 @@ fn the_newest_answer_and_the_exact_key_are_probed_first() {
         older.exact,
         older.bare,
     ];
-    assert_eq!(lineage(&messages).probes(), expected);
+    assert_eq!(lineage(&messages).probes, expected);
     assert_eq!(older.gap, None);
 }
 
@@ -82,7 +82,7 @@ fn a_gap_key_covers_the_first_user_message() {
 fn several_answers_in_a_row_belong_to_the_request_before_the_first() {
     // An answer of text and calls that the client keeps as two messages.
     let split = [user("1"), assistant("text"), assistant("calls"), user("2")];
-    let probes = lineage(&split).probes().to_vec();
+    let probes = lineage(&split).probes;
     let given = keys(&split[..1], &assistant("text and calls"));
     assert!(probes.contains(&given.bare));
     assert!(!probes.contains(&given.exact));
@@ -94,7 +94,7 @@ fn several_answers_in_a_row_belong_to_the_request_before_the_first() {
     // The gap of the next request starts after the whole row.
     let next = keys(&split, &assistant("x"));
     let grown = [&split[..3], &[user("other"), assistant("x"), user("3")]].concat();
-    assert!(lineage(&grown).probes().contains(&next.gap.unwrap()));
+    assert!(lineage(&grown).probes.contains(&next.gap.unwrap()));
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn every_probe_has_the_position_of_its_answer() {
     let lineage = lineage(&messages);
     // The exact key of `c`; the three of `b`; the two of `a`.
     let expected = [4, 3, 3, 3, 1, 1].map(Some);
-    let found: Vec<_> = (0..lineage.probes().len())
+    let found: Vec<_> = (0..lineage.probes.len())
         .map(|probe| lineage.answer_at(probe))
         .collect();
     assert_eq!(found, expected);
@@ -140,7 +140,7 @@ fn the_search_is_bounded() {
         messages.push(user(&format!("q{turn}")));
         messages.push(assistant(&format!("a{turn}")));
     }
-    let probes = lineage(&messages).probes().to_vec();
+    let probes = lineage(&messages).probes;
     assert_eq!(probes.len(), 3 * MAX_BOUNDARIES);
     let newest = keys(&messages[..1_999], &messages[1_999]);
     assert_eq!(probes[0], newest.exact);

@@ -89,6 +89,9 @@ impl Store for Broken {
     ) -> Result<Vec<SessionRow>, StoreError> {
         self.fail().await
     }
+    async fn count_sessions(&self, _: Option<&Account>) -> Result<u64, StoreError> {
+        self.fail().await
+    }
     async fn publish_shared(&self, _: &[u8], _: Bytes) -> Result<(), StoreError> {
         self.fail().await
     }

@@ -1,23 +1,15 @@
-//! One transaction of the writer, and its removal of sessions over the limits.
+//! One transaction of the writer.
 
-use std::{
-    ops::Deref,
-    time::{Duration, Instant},
-};
+use std::ops::Deref;
 
-use rusqlite::{Connection, Result, Transaction};
+use rusqlite::{Connection, Params, Result, Transaction};
 
 use super::{
-    open,
     read::query_first,
     recent_states::{BatchChanges, RecentStates},
     row::{stamp, stamp_second},
-    save,
 };
 use crate::store::{StoreError, limits::StoreLimits};
-
-/// Writes wait about so long for one step of a removal.
-const STEP: Duration = Duration::from_millis(4);
 
 /// Totals of the file's content, updated with each change.
 #[derive(Clone, Copy, Debug, Default)]
@@ -74,7 +66,7 @@ impl<'f> Batch<'f> {
             recent.clear();
             batch.totals.used = stamp(batch.now_s);
             let sql = "UPDATE sessions SET used = ?1 WHERE used > ?1";
-            save::execute(&batch, sql, [batch.totals.used])?;
+            batch.change_rows(sql, [batch.totals.used])?;
         }
         Ok(batch)
     }
@@ -91,28 +83,9 @@ impl<'f> Batch<'f> {
         self.totals.used
     }
 
-    /// Removes some sessions over the limits, least recently used first; returns whether there are more.
-    pub(super) fn remove_over_limits(&mut self, limits: &StoreLimits) -> Result<bool> {
-        let horizon = stamp(self.horizon);
-        let begun = Instant::now();
-        while begun.elapsed() < STEP {
-            let sql = "SELECT number, used FROM sessions ORDER BY used LIMIT 1";
-            let oldest = query_first(self, sql, [], |row| {
-                Ok((row.get(0)?, row.get::<_, i64>(1)?))
-            })?;
-            let Some((number, used)) = oldest else {
-                return Ok(false);
-            };
-            let is_over = self.totals.sessions > limits.sessions as u64;
-            if used >= horizon && !is_over && used_bytes(self)? <= limits.bytes as u64 {
-                return Ok(false);
-            }
-            // Without this an index with an absent session would end no loop.
-            if !save::remove_session(self, number)? {
-                return Err(open::inconsistency_error());
-            }
-        }
-        Ok(true)
+    /// Returns the number of changed rows.
+    pub(super) fn change_rows(&self, sql: &str, params: impl Params) -> Result<usize> {
+        self.prepare_cached(sql)?.execute(params)
     }
 }
 

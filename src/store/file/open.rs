@@ -20,7 +20,7 @@ use super::batch::Totals;
 const FILE_NAME: &str = "sessions.db";
 const LOCK_NAME: &str = "sessions.lock";
 
-/// To be changed with the meaning of anything in the file.
+/// Must be changed when anything in the file changes its meaning.
 pub(super) const FORMAT: i32 = 2;
 /// Marks a file of the proxy: "Pli". The header has the sum of it and the format, so a damaged format is not taken for
 /// a newer one.
@@ -86,7 +86,8 @@ fn to_io_error(error: Error) -> io::Error {
     }
 }
 
-/// Opens a connection. It runs no checkpoint by itself before it is the last one that closes. The file is not mapped into memory, since a truncated file would end the process.
+/// Opens a connection. It runs no checkpoint by itself, unless it is the last connection and closes. The file is not
+/// mapped into memory, since a truncated file would end the process.
 pub(super) fn connect(path: &Path, cache_kib: u32) -> rusqlite::Result<Connection> {
     let file = Connection::open(path)?;
     configure(&file, cache_kib)?;
@@ -106,8 +107,8 @@ fn configure(file: &Connection, cache_kib: u32) -> rusqlite::Result<()> {
     ))
 }
 
-/// Copies the write-ahead log into the file, as far as no connection has to wait. Returns the pages of the log at the
-/// beginning.
+/// Copies the write-ahead log into the file, as far as no connection has to wait. Returns the pages that the log had
+/// before the copy.
 pub(super) fn checkpoint(file: &Connection) -> rusqlite::Result<i64> {
     file.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get(1))
 }
@@ -115,7 +116,7 @@ pub(super) fn checkpoint(file: &Connection) -> rusqlite::Result<i64> {
 /// The locked path of the file; dropping it unlocks the path.
 #[derive(Debug)]
 pub(super) struct LockedFile {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     _lock: File,
 }
 
@@ -151,10 +152,6 @@ impl LockedFile {
         }
     }
 
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Opens or creates the file; replaces a damaged one.
     ///
     /// # Errors
@@ -175,7 +172,7 @@ impl LockedFile {
             return damage("its header is no SQLite header".to_owned());
         }
         let file = Connection::open(&self.path).map_err(to_io_error)?;
-        // A file that is not ours stays as it is: nothing is copied into it when it is closed.
+        // Until the file is known to be of this release, it stays as it is: closing it copies nothing into it.
         let keep_log = |on| file.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, on);
         keep_log(true).map_err(to_io_error)?;
         let number = |name| file.pragma_query_value(None, name, |row| row.get::<_, i32>(0));

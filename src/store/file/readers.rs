@@ -1,5 +1,5 @@
-//! The reading connections: a few, opened on demand, used on threads that may block. With them lies what reads share
-//! with the writer.
+//! The reading connections: a few, opened on demand, used on threads that may block. [`Readers`] also holds what reads
+//! share with the writer.
 //!
 //! All connections can be closed at once, so that the file can be renamed.
 
@@ -32,7 +32,7 @@ pub(super) struct Readers {
     idle: RwLock<Option<Mutex<Vec<Connection>>>>,
     /// A read met damage, and the file was not yet replaced.
     pub(super) damaged: AtomicBool,
-    /// The checkpointer copied a long log but for what was added meanwhile.
+    /// The checkpointer has copied a long log, except for what was added meanwhile. The writer copies that part.
     pub(super) long_log: AtomicBool,
     pub(super) recent: RecentStates,
     /// The version of the shared values.

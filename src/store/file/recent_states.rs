@@ -7,8 +7,8 @@
 //! Only exact keys lead to a state. A client that echoes the last answer unchanged causes a find of one; other finds
 //! read the file.
 //!
-//! Only reads add absent keys, except keys written since the read began. The file is locked, so no other process
-//! changes it.
+//! Only reads add absent keys. A read does not add keys that were written since the read began. The file is locked, so
+//! no other process changes it.
 
 use parking_lot::Mutex;
 

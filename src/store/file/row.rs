@@ -55,7 +55,7 @@ pub(super) struct GenerationHead {
     pub(super) prefix_group: u64,
     /// Half the answer's digest: enough to distinguish two answers to the same request.
     pub(super) answer: u64,
-    /// The bare key has seen two answers. This stays, so that a third answer does not make it valid again.
+    /// The bare key has seen two answers. It stays ambiguous, so that a third answer does not make it valid again.
     pub(super) ambiguous: bool,
     pub(super) keys: StateKeys,
 }

@@ -1,20 +1,28 @@
-//! Writes of sessions and shared values, within a transaction of the writer. A refused save writes nothing.
+//! Writes and removals of sessions and shared values, within a transaction of the writer. A refused save writes
+//! nothing.
+
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use rusqlite::{Connection, Params, Result};
+use rusqlite::{Connection, Result};
 
 use super::{
-    batch::{Batch, WriteResult},
+    batch::{Batch, WriteResult, used_bytes},
+    open,
     read::{self, SessionFilter, StateHit, column_bytes, query_first},
     row::{
-        GenerationHead, StateOwner, generation_places, hash_prefix_group, key_place, seal,
+        GenerationHead, StateOwner, generation_places, hash_prefix_group, key_place, seal, stamp,
         stamp_second,
     },
 };
 use crate::store::{
     Account, FoundState, MAX_SHARED, SessionId, StateToSave, StoreError,
+    limits::StoreLimits,
     retention::{self, RetainedGeneration},
 };
+
+/// Writes wait about so long for one step of a removal.
+const STEP: Duration = Duration::from_millis(4);
 
 /// A session by its id. The plus prevents a use of the index of accounts: without client keys, all sessions have one
 /// account.
@@ -42,18 +50,14 @@ pub(super) fn save_state(batch: &mut Batch<'_>, saved: &StateToSave) -> WriteRes
         }
         Some((session, _, commands)) => {
             let sql = "UPDATE sessions SET saved_s = ?2, used = ?3 WHERE number = ?1";
-            execute(batch, sql, (session, used_s as i64, used))?;
+            batch.change_rows(sql, (session, used_s as i64, used))?;
             (session, commands)
         }
         None => {
             let sql = "INSERT INTO sessions (account, session, tenant, saved_s, used, commands) \
                        VALUES (?1, ?2, ?3, ?4, ?5, x'')";
             let tenant = owner.tenant.id();
-            execute(
-                batch,
-                sql,
-                (account.as_bytes(), id, tenant, used_s as i64, used),
-            )?;
+            batch.change_rows(sql, (account.as_bytes(), id, tenant, used_s as i64, used))?;
             batch.totals.sessions += 1;
             (batch.last_insert_rowid(), Bytes::new())
         }
@@ -72,21 +76,17 @@ pub(super) fn save_state(batch: &mut Batch<'_>, saved: &StateToSave) -> WriteRes
         .map_or(first, |newest| last.min(newest.place + 1));
     let sql = "REPLACE INTO generations (place, head, state) VALUES (?1, ?2, ?3)";
     let encoded = head.encode(&owner, &saved.state);
-    execute(batch, sql, (place, encoded, &saved.state[..]))?;
+    batch.change_rows(sql, (place, encoded, &saved.state[..]))?;
+    let sql = "REPLACE INTO keys (place, generation) VALUES (?1, ?2)";
     for key in head.key_places() {
-        execute(
-            batch,
-            "REPLACE INTO keys (place, generation) VALUES (?1, ?2)",
-            (key, place),
-        )?;
+        batch.change_rows(sql, (key, place))?;
     }
-    let found = FoundState {
-        at: 0,
-        state: saved.state.clone(),
-        commands,
-    };
     let hit = StateHit {
-        found,
+        found: FoundState {
+            at: 0,
+            state: saved.state.clone(),
+            commands,
+        },
         session,
         used_s,
     };
@@ -125,7 +125,7 @@ pub(super) fn put_commands(
     batch.changes.add_commands();
     let sql = "UPDATE sessions SET commands = ?2 WHERE number = ?1";
     let stored = owner.seal(commands, read::COMMANDS);
-    Ok(Ok(execute(batch, sql, (session, stored))? > 0))
+    Ok(Ok(batch.change_rows(sql, (session, stored))? > 0))
 }
 
 /// Updates the last use of a session. Cached states keep the time of their save. That can only be too early, and then
@@ -133,15 +133,39 @@ pub(super) fn put_commands(
 pub(super) fn touch_session(batch: &mut Batch<'_>, session: i64) -> WriteResult {
     let used = batch.next_use();
     let sql = "UPDATE sessions SET used = ?2 WHERE number = ?1";
-    Ok(Ok(execute(batch, sql, (session, used))? > 0))
+    Ok(Ok(batch.change_rows(sql, (session, used))? > 0))
+}
+
+/// Removes some sessions over the limits, least recently used first; returns whether there are more.
+pub(super) fn remove_over_limits(batch: &mut Batch<'_>, limits: &StoreLimits) -> Result<bool> {
+    let horizon = stamp(batch.horizon);
+    let begun = Instant::now();
+    while begun.elapsed() < STEP {
+        let sql = "SELECT number, used FROM sessions ORDER BY used LIMIT 1";
+        let oldest = query_first(batch, sql, [], |row| {
+            Ok((row.get(0)?, row.get::<_, i64>(1)?))
+        })?;
+        let Some((number, used)) = oldest else {
+            return Ok(false);
+        };
+        let is_over = batch.totals.sessions > limits.sessions as u64;
+        if used >= horizon && !is_over && used_bytes(batch)? <= limits.bytes as u64 {
+            return Ok(false);
+        }
+        // If an index names an absent session, nothing is removed, and this loop would not end.
+        if !remove_session(batch, number)? {
+            return Err(open::inconsistency_error());
+        }
+    }
+    Ok(true)
 }
 
 /// Removes a session with its generations and keys; `false` if there is no such session.
-pub(super) fn remove_session(batch: &mut Batch<'_>, session: i64) -> Result<bool> {
+fn remove_session(batch: &mut Batch<'_>, session: i64) -> Result<bool> {
     for stored in list_generations(batch, session)? {
         remove_generation(batch, &stored)?;
     }
-    let removed = execute(batch, "DELETE FROM sessions WHERE number = ?1", [session])?;
+    let removed = batch.change_rows("DELETE FROM sessions WHERE number = ?1", [session])?;
     batch.totals.sessions = batch.totals.sessions.saturating_sub(removed as u64);
     Ok(removed > 0)
 }
@@ -151,16 +175,11 @@ pub(super) fn put_shared(batch: &mut Batch<'_>, name: &[u8], value: &[u8]) -> Wr
     batch.totals.shared_version += 1;
     let version = batch.totals.shared_version as i64;
     let sql = "REPLACE INTO shared (version, name, value) VALUES (?1, ?2, ?3)";
-    execute(batch, sql, (version, name, seal(value, &[name])))?;
+    batch.change_rows(sql, (version, name, seal(value, &[name])))?;
     let sql = "DELETE FROM shared WHERE version <= \
                (SELECT version FROM shared ORDER BY version DESC LIMIT 1 OFFSET ?1)";
-    execute(batch, sql, [MAX_SHARED as i64])?;
+    batch.change_rows(sql, [MAX_SHARED as i64])?;
     Ok(Ok(true))
-}
-
-/// Returns the number of changed rows.
-pub(super) fn execute(file: &Connection, sql: &str, params: impl Params) -> Result<usize> {
-    file.prepare_cached(sql)?.execute(params)
 }
 
 /// A generation without its state.
@@ -207,9 +226,10 @@ fn remove_generation(batch: &mut Batch<'_>, stored: &StoredGeneration) -> Result
     batch.changes.add_keys(head);
     for key in head.key_places() {
         let sql = "DELETE FROM keys WHERE place = ?1 AND generation = ?2";
-        execute(batch, sql, (key, place))?;
+        batch.change_rows(sql, (key, place))?;
     }
-    execute(batch, "DELETE FROM generations WHERE place = ?1", [place]).map(drop)
+    let sql = "DELETE FROM generations WHERE place = ?1";
+    batch.change_rows(sql, [place]).map(drop)
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ use super::{
     file_closed,
     open::{self, LockedFile},
     readers::Readers,
-    to_store_error,
+    save, to_store_error,
 };
 use crate::store::{StoreError, limits::StoreLimits};
 
@@ -53,9 +53,9 @@ pub(super) struct WriterJob {
 pub(super) struct Writer {
     locked_file: LockedFile,
     readers: Arc<Readers>,
-    /// `None` while it cannot be opened.
+    /// The file; `None` while it cannot be opened.
     open: Option<(Connection, Totals)>,
-    /// The last failed try to open the file, which is logged.
+    /// When the last try to open the file failed.
     failed_open_at: Option<Instant>,
     limits: StoreLimits,
     /// Jobs since the last check of the limits.
@@ -73,7 +73,7 @@ impl Writer {
         limits: StoreLimits,
     ) -> io::Result<(Self, Arc<Readers>)> {
         let locked_file = LockedFile::lock_directory(directory)?;
-        let readers = Arc::new(Readers::new(locked_file.path().to_owned()));
+        let readers = Arc::new(Readers::new(locked_file.path.clone()));
         let mut writer = Self {
             locked_file,
             readers: Arc::clone(&readers),
@@ -158,7 +158,7 @@ impl Writer {
             return false;
         }
         let limits = self.limits.clone();
-        let removed = self.run_batch(|batch| batch.remove_over_limits(&limits));
+        let removed = self.run_batch(|batch| save::remove_over_limits(batch, &limits));
         let more = removed.unwrap_or_else(|error| {
             tracing::warn!(%error, "the store cannot remove expired sessions");
             false
@@ -226,7 +226,7 @@ impl Writer {
     fn open_file(&mut self) -> io::Result<()> {
         let failed_before = self.failed_open_at.replace(Instant::now()).is_some();
         let opened = self.locked_file.open_or_replace().inspect_err(|error| {
-            let file = self.locked_file.path().display();
+            let file = self.locked_file.path.display();
             let message = "cannot open the session file; requests go on without stored sessions";
             match failed_before {
                 false => tracing::error!(%file, %error, "{message}"),
@@ -248,7 +248,7 @@ impl Writer {
     }
 }
 
-/// Copies the log whenever it is due. It copies a long one twice, since little is added during the second time.
+/// Copies the log whenever a copy is due. A long log is copied twice, since little is added during the second copy.
 fn run_checkpointer(readers: &Readers, due: &Receiver<()>) {
     while due.recv().is_ok() {
         let copy = || log_failed_checkpoint(readers.read_here(open::checkpoint)) > LONG_LOG;

@@ -1,10 +1,10 @@
-//! One session in memory: its newest generations with their keys and states.
+//! One session in memory: its newest generations with their keys and states, and the pointers to them.
 
 use bytes::Bytes;
 
-use super::session_table::KeyPointer;
 use crate::store::{
     SessionId, SessionRow, StateKeys, StateToSave, Tenant,
+    key::KeyKind,
     retention::{self, RetainedGeneration},
 };
 
@@ -26,11 +26,39 @@ pub(super) struct Generation {
     /// Part of the digest: enough to distinguish the conversations of one session.
     opening: u32,
     pub(super) keys: StateKeys,
-    /// The bare key has seen two answers. This stays, so that a third answer does not make it valid again.
+    /// The bare key has seen two answers. It stays ambiguous, so that a third answer does not make it valid again.
     pub(super) ambiguous: bool,
     /// Half the answer's digest: enough to distinguish two answers to the same request.
     pub(super) answer: u64,
     pub(super) state: Box<[u8]>,
+}
+
+/// The generation of a key, and which of its keys it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct KeyPointer {
+    pub(super) record: u32,
+    /// The generation's number and two bits of kind.
+    key: u32,
+}
+
+impl KeyPointer {
+    /// Numbers of generations in one session.
+    const NUMBERS: u32 = 1 << 30;
+
+    pub(super) const fn new(record: u32, number: u32, kind: KeyKind) -> Self {
+        Self {
+            record,
+            key: number << 2 | kind as u32,
+        }
+    }
+
+    pub(super) const fn generation_number(self) -> u32 {
+        self.key >> 2
+    }
+
+    pub(super) const fn key_kind(self) -> KeyKind {
+        KeyKind::ALL[(self.key & 3) as usize % KeyKind::ALL.len()]
+    }
 }
 
 impl SessionRecord {

@@ -11,7 +11,7 @@ use lru::LruCache;
 
 use super::{
     super::{Account, FoundState, SessionId, StateKey, StateToSave, StoreError, Tenant},
-    record::{Generation, SessionRecord},
+    record::{Generation, KeyPointer, SessionRecord},
 };
 use crate::store::{key::KeyKind, limits::StoreLimits};
 
@@ -38,34 +38,6 @@ pub(super) struct SessionTable {
     pub(super) keys: HashTable<KeyPointer>,
     next: u32,
     pub(super) bytes: usize,
-}
-
-/// The generation of a key, and which of its keys it is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct KeyPointer {
-    record: u32,
-    /// The generation's number and two bits of kind.
-    key: u32,
-}
-
-impl KeyPointer {
-    /// Numbers of generations in one session.
-    pub(super) const NUMBERS: u32 = 1 << 30;
-
-    const fn new(record: u32, number: u32, kind: KeyKind) -> Self {
-        Self {
-            record,
-            key: number << 2 | kind as u32,
-        }
-    }
-
-    const fn generation_number(self) -> u32 {
-        self.key >> 2
-    }
-
-    fn key_kind(self) -> KeyKind {
-        KeyKind::ALL[(self.key & 3) as usize % KeyKind::ALL.len()]
-    }
 }
 
 impl Default for SessionTable {

@@ -209,8 +209,7 @@ impl Server {
 
     /// Logs a refused call of a server that continues to serve: it is full, or lacks a permission.
     fn warn_of_refusal(&self, error: &RedisError) {
-        let last = self.refusal_logged_at.lock();
-        let mut last = last;
+        let mut last = self.refusal_logged_at.lock();
         if last.is_none_or(|last| last.elapsed() >= REMIND_EVERY) {
             *last = Some(Instant::now());
             let (server, why) = (&*self.address.hosts, DownReason(error));

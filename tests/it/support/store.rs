@@ -99,6 +99,13 @@ impl Store for TestStore {
         }
     }
 
+    async fn count_sessions(&self, account: Option<&Account>) -> Result<u64, StoreError> {
+        match self.fails_to_list {
+            true => Err(StoreError::Down),
+            false => self.inner()?.count_sessions(account).await,
+        }
+    }
+
     async fn publish_shared(&self, name: &[u8], value: Bytes) -> Result<(), StoreError> {
         self.inner()?.publish_shared(name, value).await
     }

@@ -30,8 +30,8 @@ proptest! {
             if let Some((before, known)) = before {
                 let answer = now.items[known..].iter().find(|item| !item.author.is_system());
                 let keys = before.state_keys(answer.unwrap().short_digest).unwrap();
-                let place = lineage.probes().iter().position(|probe| *probe == keys.exact);
-                prop_assert_eq!(lineage.answer_at(place.unwrap()), Some(before.messages()));
+                let place = lineage.probes.iter().position(|probe| *probe == keys.exact);
+                prop_assert_eq!(lineage.answer_at(place.unwrap()), Some(before.messages));
             }
             before = Some((lineage, now.items.len()));
         }

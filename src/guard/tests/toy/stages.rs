@@ -78,14 +78,14 @@ fn assert_states_found(session: &Session) {
         let now = read
             .each_ref()
             .map(|it| Lineage::from_conversation(it, &tenant));
-        assert_eq!(now[0].messages(), now[1].messages());
-        assert_eq!(now[0].probes().len(), now[1].probes().len());
+        assert_eq!(now[0].messages, now[1].messages);
+        assert_eq!(now[0].probes.len(), now[1].probes.len());
         if let Some(before) = before {
             // The first new message after the last request is its answer.
             let answer = session.messages_at(request - 1);
             let places = [0, 1].map(|format: usize| {
                 let keys = before[format].state_keys(read[format].items[answer].short_digest)?;
-                let probes = now[format].probes();
+                let probes = &now[format].probes;
                 probes.iter().position(|probe| *probe == keys.exact)
             });
             assert_eq!(places[0], places[1]);

@@ -20,32 +20,32 @@ const OVERLAP: usize = 200;
 
 pub(super) struct Document {
     pub(super) messages: Vec<MessageText>,
-    pub(super) lines: Vec<Line>,
+    pub(super) lines: Vec<NumberedLine>,
     /// Characters by kind of text, about.
     pub(super) sizes: TextSizes,
-    /// Everything that was left out.
+    /// The document is everything that was left out, and not one message.
     pub(super) is_earlier: bool,
 }
 
 /// One message as text.
 pub(super) struct MessageText {
-    /// Messages before it, without system messages.
+    /// Messages before this one, without system messages.
     pub(super) place: usize,
     pub(super) author: String,
     pub(super) text: String,
 }
 
-pub(super) struct Line {
+pub(super) struct NumberedLine {
     /// An index of [`Document::messages`].
     pub(super) message: usize,
-    /// Its number in its message, from 1: later cuts leave it as it is.
+    /// The line's number in its message, from 1. Later cuts do not change the number.
     pub(super) number: usize,
-    /// Bytes of its text, without the end of the line.
+    /// The line's place in the text of its message, in bytes, without the line end.
     pub(super) bytes: Range<usize>,
 }
 
 impl Document {
-    /// `None` where there is no message at that place.
+    /// `None` if there is no message at that place.
     pub(super) fn from_message(conversation: &Conversation, place: usize) -> Option<Self> {
         let at = list_messages(conversation).nth(place)?;
         Some(Self::new(conversation, [(place, at)].into_iter(), false))
@@ -99,7 +99,7 @@ impl Document {
         let mut start = 0;
         let mut push = |bytes| {
             let number = self.lines.len() - first + 1;
-            self.lines.push(Line {
+            self.lines.push(NumberedLine {
                 message,
                 number,
                 bytes,
@@ -136,7 +136,7 @@ impl Document {
         format!("{id}, {}", message.author)
     }
 
-    /// What precedes lines of it: `lines` are indices within one message.
+    /// The heading of these lines, whose indices are of one message.
     pub(super) fn heading(&self, lines: &Range<usize>) -> String {
         let (first, last) = (&self.lines[lines.start], &self.lines[lines.end - 1]);
         let name = match self.is_earlier {
@@ -149,7 +149,7 @@ impl Document {
         }
     }
 
-    /// How a line is named outside of its message.
+    /// The name of a line in a sentence about the document.
     pub(super) fn name_line(&self, line: usize) -> String {
         let line = &self.lines[line];
         match self.is_earlier {
@@ -166,7 +166,8 @@ impl Document {
         &self.messages[line.message].text[line.bytes.clone()]
     }
 
-    /// Whether a match begins in a line. Each line is searched alone, so that the whole search is linear.
+    /// Whether a match begins in a line. Each line is searched alone, with [`OVERLAP`] bytes of its next part, so that
+    /// the time of a whole search is linear.
     pub(super) fn matches(&self, at: usize, pattern: &Regex) -> bool {
         let line = &self.lines[at];
         let text = &self.messages[line.message].text;
@@ -192,7 +193,7 @@ fn list_messages(conversation: &Conversation) -> impl Iterator<Item = usize> + '
         .map(|(at, _)| at)
 }
 
-/// The text of the message at a place, decoded: its texts, and its calls with their arguments.
+/// The decoded text of the message at a place: its texts, and its calls with their arguments.
 pub(super) fn render_place(conversation: &Conversation, place: usize) -> Option<String> {
     let at = list_messages(conversation).nth(place)?;
     Some(render_message(conversation, &conversation.items[at]))
@@ -210,10 +211,7 @@ fn render_message(conversation: &Conversation, item: &Item) -> String {
     let media = media.filter(|it| matches!(it.kind, BlockKind::Image { .. } | BlockKind::Media));
     parts.extend(media.map(|_| "[an image or attachment, which cannot be recalled]".to_owned()));
     for call in conversation.calls_of(item) {
-        let name = call.name.map(|name| conversation.decode_text(name));
-        let arguments = call.arguments;
-        let arguments = arguments.map(|it| conversation.decode_arguments(it));
-        let (name, arguments) = (name.unwrap_or_default(), arguments.unwrap_or_default());
+        let (name, arguments) = conversation.decode_call(call);
         parts.push(format!("call of {name}: {arguments}"));
     }
     parts.join("\n")

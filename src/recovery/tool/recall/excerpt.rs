@@ -2,19 +2,16 @@
 
 use std::{collections::BTreeSet, ops::Range};
 
-use super::{
-    document::{Document, Line},
-    query::RecallQuery,
-    stored::Piece,
-};
+use super::{document::Document, query::RecallQuery, stored::Piece};
 use crate::guard::recall_id::EARLIER;
 
-/// Characters of an answer that are left for titles, headings and what more there is.
+/// Characters of an answer that are reserved for titles, headings, and the sentence on what is not shown.
 const FRAME_CHARS: usize = 300;
 /// Characters of the smallest answer.
 pub(super) const LEAST_CHARS: usize = 2 * FRAME_CHARS;
-/// Most matches that are shown, and most of the others whose lines are named.
+/// Most matches that are shown.
 const MAX_MATCHES: usize = 20;
+/// Most matches that are not shown, but whose lines are named.
 const MAX_NAMED_LINES: usize = 10;
 /// Lines on each side of a match.
 const CONTEXT: usize = 2;
@@ -57,18 +54,14 @@ pub(super) fn answer_query(
     let mut pieces = vec![Piece::Text(format!(
         "{title}, {total} lines in all. {more}\n"
     ))];
-    excerpt.list_groups().for_each(|lines| {
+    for lines in excerpt.list_groups() {
         let (first, last) = (&document.lines[lines.start], &document.lines[lines.end - 1]);
+        let place = document.messages[first.message].place;
         pieces.push(Piece::Text(document.heading(&lines)));
-        pieces.push(to_slice(document, first, last));
+        pieces.push(Piece::Slice(place, first.bytes.start, last.bytes.end));
         pieces.push(Piece::Text("\n".to_owned()));
-    });
+    }
     Ok(pieces)
-}
-
-fn to_slice(document: &Document, first: &Line, last: &Line) -> Piece {
-    let place = document.messages[first.message].place;
-    Piece::Slice(place, first.bytes.start, last.bytes.end)
 }
 
 struct Excerpt<'a> {
@@ -79,9 +72,9 @@ struct Excerpt<'a> {
 }
 
 impl Excerpt<'_> {
-    /// Chooses a line, where there is room.
+    /// Chooses a line if there is room; returns whether it was chosen now.
     fn choose(&mut self, line: usize) -> bool {
-        // The end of the line counts too, and in a fold the heading of its message.
+        // The line end counts too. If several messages are shown, so does the heading of each.
         let first = line.checked_sub(1).is_none_or(|before| {
             self.document.lines[before].message != self.document.lines[line].message
         });
@@ -133,7 +126,7 @@ impl Excerpt<'_> {
         if matches.is_empty() {
             return "Nothing in it matches the pattern.".to_owned();
         }
-        // A context may have the next match in it.
+        // Matches are chosen before the lines around them, since these may be matches too.
         let shown = matches.iter().take(MAX_MATCHES);
         let shown = shown.take_while(|&&line| self.choose(line)).count();
         for distance in 1..=CONTEXT {
@@ -159,10 +152,9 @@ impl Excerpt<'_> {
             let named = hidden.iter().take(MAX_NAMED_LINES);
             let named: Vec<_> = named.map(|line| self.document.name_line(**line)).collect();
             let (named, count) = (named.join(", "), hidden.len());
-            let lines = if self.document.is_earlier {
-                ""
-            } else {
-                "lines "
+            let lines = match self.document.is_earlier {
+                true => "",
+                false => "lines ",
             };
             let dots = if count > MAX_NAMED_LINES { ", …" } else { "" };
             more += &format!(" Not shown: {count} of them, in {lines}{named}{dots}.");
@@ -171,7 +163,7 @@ impl Excerpt<'_> {
     }
 
     /// The chosen lines in runs, each within one message.
-    fn list_groups(&self) -> impl Iterator<Item = Range<usize>> {
+    fn list_groups(&self) -> Vec<Range<usize>> {
         let mut groups: Vec<Range<usize>> = Vec::new();
         for &line in &self.chosen {
             let message = |line: usize| self.document.lines[line].message;
@@ -182,6 +174,6 @@ impl Excerpt<'_> {
                 _ => groups.push(line..line + 1),
             }
         }
-        groups.into_iter()
+        groups
     }
 }

@@ -20,7 +20,7 @@ const MAX_ERROR_CHARS: usize = 300;
 pub(super) struct RecallQuery {
     /// The place of the message without system messages; `None` for all that was left out.
     pub(super) place: Option<usize>,
-    /// From the first to the last, counted from 1.
+    /// The first and the last line, counted from 1.
     pub(super) lines: Option<(usize, usize)>,
     pub(super) pattern: Option<Regex>,
 }
@@ -61,7 +61,7 @@ impl RecallQuery {
     }
 }
 
-/// The place that an id names, `None` inside for everything left out.
+/// The place that an id names, or `Some(None)` if it names everything that was left out.
 fn parse_id(id: &str) -> Option<Option<usize>> {
     let id = id
         .trim()
@@ -69,7 +69,7 @@ fn parse_id(id: &str) -> Option<Option<usize>> {
         .trim_end_matches(']');
     match id.eq_ignore_ascii_case(EARLIER) {
         true => Some(None),
-        // What is no place is answered as an unknown one.
+        // An id that names no place is answered like the id of an absent message.
         false => Some(Some(RecallId::parse_place(id).unwrap_or(usize::MAX))),
     }
 }

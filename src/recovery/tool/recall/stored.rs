@@ -1,5 +1,5 @@
-//! How the result of a recall is stored: texts of the proxy, and places in the client's messages. It is made anew
-//! for each request.
+//! How the result of a recall is stored: as texts of the proxy, and places in the client's messages. The result is made
+//! anew for each request.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::document;
 use crate::{conversation::Conversation, format::ProxyToolCall, recovery::tool::RECALL};
 
-/// How every stored result begins. No item of any format does.
+/// The beginning of every stored result. No item of any format begins so.
 const HEAD: &str = r#"{"recall":"#;
 
 #[derive(Serialize, Deserialize)]
@@ -48,7 +48,7 @@ pub(super) fn store_result(call: &ProxyToolCall, pieces: Vec<Piece>) -> Box<str>
     serde_json::to_string(&stored).unwrap_or_default().into()
 }
 
-/// A recorded result as it goes out: that of a recall is made of the conversation, any other is what it is.
+/// A recorded result as it is sent. The result of a recall is made from the conversation; any other is sent as it is.
 pub fn restore_result<'a>(recorded: &'a str, conversation: &Conversation) -> Cow<'a, str> {
     let stored = recorded.starts_with(HEAD).then_some(recorded);
     let stored = stored.and_then(|stored| serde_json::from_str::<StoredResult>(stored).ok());
@@ -68,7 +68,7 @@ pub fn restore_result<'a>(recorded: &'a str, conversation: &Conversation) -> Cow
 /// The text of an answer.
 pub(super) fn join_pieces(pieces: &[Piece], conversation: &Conversation) -> String {
     let mut joined = String::new();
-    // Most answers have pieces of one message.
+    // The last text is kept, since most answers have several pieces of one message.
     let mut last: Option<(usize, String)> = None;
     for piece in pieces {
         match *piece {

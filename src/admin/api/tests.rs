@@ -9,9 +9,8 @@ use http::Method;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::DESCRIPTION;
+use super::{DESCRIPTION, PATHS, about, find_path, providers, session_list};
 use crate::{
-    admin::api::{PATHS, about, find_path, providers, session_list},
     format::chat,
     guard::{
         self, Policy,
