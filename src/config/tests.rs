@@ -267,6 +267,17 @@ fn a_variable_with_a_single_underscore_is_warned_of() {
         "PLIMSOLL_SERVER_LISTEN: is ignored; write two underscores between section and key: \
          PLIMSOLL_SERVER__LISTEN"
     );
+    assert_eq!(
+        warned(
+            "",
+            &[
+                ("PLIMSOLL_LISTEN", "0.0.0.0:80"),
+                ("PLIMSOLL_PORT", "tcp://10.0.0.1:80")
+            ]
+        ),
+        "PLIMSOLL_LISTEN: is ignored; write two underscores between section and key: \
+         PLIMSOLL_SERVER__LISTEN"
+    );
 }
 
 #[test]

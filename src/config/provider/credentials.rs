@@ -60,7 +60,10 @@ pub(super) fn read_auth(s: &mut Section) -> Auth {
         (Some(_), Some(_)) => "auth and api_key_env exclude each other; leave one of them out",
         (Some(WrittenAuth::None), None) => return Auth::None,
         (Some(WrittenAuth::Client), None) => return Auth::Client,
-        (None, Some(variable)) => return resolve_key(s, &variable).map_or(Auth::None, Auth::Key),
+        // A key that is not set is empty: the proxy does not start with it.
+        (None, Some(variable)) => {
+            return Auth::Key(resolve_key(s, &variable).unwrap_or_else(|| Secret::new("")));
+        }
     };
     s.refuse_value(key, None, message);
     Auth::None
