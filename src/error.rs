@@ -162,8 +162,12 @@ pub enum Failure {
     )]
     TooManyRequests,
     /// The connection failed, or broke before an answer.
-    #[error("The provider `{provider}` could not be reached, or closed without an answer.")]
-    ProviderUnreachable { provider: String },
+    #[error("The provider `{provider}` could not be reached, or closed without an answer{cause}.")]
+    ProviderUnreachable {
+        provider: String,
+        /// `: ` with the provider's address and the cause, or nothing. For clients on this machine only.
+        cause: String,
+    },
     #[error("The provider `{provider}` {} within {} s ({}).", wait.describe(), .limit.as_secs_f64(), wait.setting())]
     ProviderTimeout {
         provider: String,
@@ -276,6 +280,17 @@ impl Failure {
             Self::StoreDown => (S::SERVICE_UNAVAILABLE, "store_unavailable"),
             Self::ProviderTimeout { .. } => (S::GATEWAY_TIMEOUT, "provider_timeout"),
         }
+    }
+
+    /// The failure as a client elsewhere may know it.
+    ///
+    /// SECURITY: where a provider is and why it does not answer are facts of the operator's network.
+    #[must_use]
+    pub fn without_cause(mut self) -> Self {
+        if let Self::ProviderUnreachable { cause, .. } = &mut self {
+            cause.clear();
+        }
+        self
     }
 
     /// Whether a part of the request's body may be left unread.

@@ -4,12 +4,12 @@
 
 use std::io::{self, Write};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{CommandError, CommandResult, models, table::write_table};
 use crate::{
     compaction,
-    config::{Config, Environment, Flags, Setting, StorePlace, load_config},
+    config::{Config, Environment, Flags, Problem, Problems, Setting, StorePlace, load_config},
     guard::{Policy, budget::default_budget},
     provider::{Registry, collect_warnings, find_unknown_windows, fit_body_to_windows},
 };
@@ -17,23 +17,56 @@ use crate::{
 /// Settings whose defaults come from `guard.preset`.
 const OF_PRESET: [&str; 2] = ["guard.max_prompt_tokens", "guard.system_share"];
 
-pub(super) fn run(flags: &Flags, environment: &Environment, out: &mut impl Write) -> CommandResult {
-    let mut loaded = load_config(flags, environment)?;
+#[derive(clap::Args, Clone, Copy, Debug, Default)]
+pub(super) struct CheckArgs {
+    /// Show the settings that are not at their defaults only
+    #[arg(long)]
+    changed: bool,
+    /// Print JSON; settings that cannot be used are listed in it, with the exit code 2
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(
+    args: CheckArgs,
+    flags: &Flags,
+    environment: &Environment,
+    out: &mut impl Write,
+) -> CommandResult {
+    let mut loaded = match load_config(flags, environment) {
+        Err(problems) if args.json => {
+            let problems = list_problems(&problems.0);
+            writeln!(out, "{}", json!({"valid": false, "problems": problems}))?;
+            return Err(CommandError::Settings(Problems(Vec::new())));
+        }
+        loaded => loaded?,
+    };
     fit_body_to_windows(&mut loaded.config);
     let config = &loaded.config;
     let registry = Registry::new(config).map_err(CommandError::Start)?;
+    let mut warnings = loaded.warnings;
+    warnings.extend(collect_warnings(config, &registry));
+    warnings.extend(find_unknown_windows(&registry));
+    let is_shown = |setting: &&Setting| !args.changed || setting.origin.is_some();
+    let shown: Vec<&Setting> = config.settings.iter().filter(is_shown).collect();
+    if args.json {
+        let text = json!({
+            "valid": true,
+            "file": loaded.file,
+            "settings": shown,
+            "warnings": list_problems(&warnings),
+        });
+        return Ok(writeln!(out, "{text}")?);
+    }
     match &loaded.file {
         Some(path) => writeln!(out, "settings of {}", path.display())?,
         None => writeln!(out, "settings, without a file")?,
     }
-    write_table(out, &format_setting_rows(config, &registry))?;
+    write_table(out, &format_setting_rows(args, &shown, config, &registry))?;
     writeln!(out, "\nmodels")?;
     write_table(out, &models::format_model_rows(config, &registry))?;
     writeln!(out, "\n{}", registry.describe_catalogue())?;
     write_thresholds(out, config, &registry)?;
-    let mut warnings = loaded.warnings;
-    warnings.extend(collect_warnings(config, &registry));
-    warnings.extend(find_unknown_windows(&registry));
     if !warnings.is_empty() {
         writeln!(out, "\nwarnings")?;
     }
@@ -48,9 +81,28 @@ pub(super) fn run(flags: &Flags, environment: &Environment, out: &mut impl Write
     Ok(out.flush()?)
 }
 
+fn list_problems(problems: &[Problem]) -> Vec<Value> {
+    let problems = problems.iter();
+    let problems = problems.map(|problem| {
+        let Problem {
+            origin,
+            key,
+            value,
+            message,
+        } = problem;
+        json!({"origin": origin, "key": key, "value": value, "message": message})
+    });
+    problems.collect()
+}
+
 /// Key, value and origin of each setting, by key.
-fn format_setting_rows(config: &Config, registry: &Registry) -> Vec<[String; 3]> {
-    let row = |setting: &Setting| {
+fn format_setting_rows(
+    args: CheckArgs,
+    settings: &[&Setting],
+    config: &Config,
+    registry: &Registry,
+) -> Vec<[String; 3]> {
+    let row = |setting: &&Setting| {
         let key = setting.key.as_str();
         let origin = match &setting.origin {
             Some(origin) => origin,
@@ -59,14 +111,14 @@ fn format_setting_rows(config: &Config, registry: &Registry) -> Vec<[String; 3]>
         };
         [key, &describe_setting(setting, config, registry), origin].map(str::to_owned)
     };
-    let mut rows: Vec<_> = config.settings.iter().map(row).collect();
+    let mut rows: Vec<_> = settings.iter().map(row).collect();
     // These have no setting of their own, or none is written.
     if !config.guard.caps.is_empty() {
         let caps = config.guard.caps.iter();
         let caps: Vec<_> = caps.map(|(name, cap)| format!("{name} {cap}")).collect();
         rows.push(["guard.caps", &caps.join(", "), ""].map(str::to_owned));
     }
-    if config.clients.is_empty() {
+    if config.clients.is_empty() && !args.changed {
         let anyone = "anyone on this machine, without a key";
         rows.push(["clients", anyone, ""].map(str::to_owned));
     }

@@ -1,7 +1,8 @@
-//! `plimsoll demo`: a long coding session in a small window, with a line for each request.
+//! `plimsoll demo`: a long coding session in a small window, with a line for each request, and beside it what becomes of
+//! the same session without the guard.
 //!
-//! It runs a real proxy in this process, on a free loopback port, with the built-in provider. A simulated agent
-//! talks to it over HTTP. It needs no key and no network, and writes nothing to disk.
+//! It runs a real proxy in this process, on a free loopback port, with the built-in provider and the default settings. A
+//! simulated agent talks to it over HTTP. It needs no key and no network, and writes nothing to disk.
 
 mod report;
 
@@ -16,11 +17,14 @@ use std::{
 use http::header::CONTENT_TYPE;
 use tokio::{net::TcpListener, time};
 
-use self::report::{DemoAnswer, DemoReport};
-use super::{CommandError, CommandResult, block_on, table::group_digits};
+use self::report::{DemoAnswer, DemoReport, format_comparison};
+use super::{
+    CommandError, CommandResult, block_on,
+    table::{group_digits, write_table},
+};
 use crate::{
     CurrentConfig,
-    config::{Config, ModelConfig, StorePlace, secret::SecretKey},
+    config::{Config, StorePlace, secret::SecretKey},
     provider::{
         begin_http_client,
         simulated::{self, DemoAgent},
@@ -40,9 +44,32 @@ pub(super) struct DemoArgs {
     /// The model's window: 8k, 32k, 128k, 200k or 1m.
     #[arg(long, default_value = "32k", value_parser = parse_window)]
     window: (&'static str, u32),
-    /// Switch the guard off, and see what happens without it.
+    /// Draw the session without the guard, and see what happens.
     #[arg(long)]
     unguarded: bool,
+}
+
+/// How the session is kept inside the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DemoWay {
+    /// By the proxy.
+    Guarded,
+    /// By the agent, which drops its oldest messages.
+    OldestDropped,
+    /// Not at all: after a refusal, the agent begins a new session.
+    Unguarded,
+}
+
+impl DemoWay {
+    const ALL: [Self; 3] = [Self::Guarded, Self::OldestDropped, Self::Unguarded];
+
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Guarded => "Plimsoll",
+            Self::OldestDropped => "oldest messages dropped",
+            Self::Unguarded => "nothing done",
+        }
+    }
 }
 
 /// Plays the session to its end, or until Ctrl-C. Nothing is logged, so that the output stays readable. A refused
@@ -65,15 +92,6 @@ async fn run_demo(args: &DemoArgs, out: &mut impl Write, pace: Duration) -> Comm
     // Neither sessions nor a secret are written to disk.
     config.store.place = StorePlace::Memory;
     config.server.secret = Some(SecretKey::new([0; 32]));
-    // With clearing, and with limits just below the size at which the guard cuts, no course would be seen.
-    config.guard.clear.enabled = false;
-    let (model, window) = args.window;
-    let limits = ModelConfig {
-        optimal_max_tokens: Some(window / 2),
-        critical_max_tokens: Some(window / 10 * 6),
-        ..ModelConfig::default()
-    };
-    config.models.insert(format!("simulated/{model}"), limits);
     let config = Arc::new(CurrentConfig::new(config).map_err(CommandError::Start)?);
     tokio::select! {
         served = crate::serve(config, listener, pending()) => served.map_err(CommandError::Start),
@@ -89,11 +107,10 @@ async fn play_session(
     pace: Duration,
 ) -> CommandResult {
     let (model, window) = args.window;
-    let model = format!("simulated/{model}");
     let (steps, tokens) = (args.steps, group_digits(window));
     writeln!(
         out,
-        "A coding session of {steps} requests in a window of {tokens} tokens ({model}), simulated: no key, no \
+        "A coding session of {steps} requests in a window of {tokens} tokens (simulated/{model}), simulated: no key, no \
          network.\n"
     )?;
     let client = begin_http_client()
@@ -101,26 +118,77 @@ async fn play_session(
         .build()
         .map_err(CommandError::Demo)?;
     let url = format!("http://{address}/v1/chat/completions");
-    let mut report = DemoReport::default();
-    let mut agent = DemoAgent::new(model.clone());
-    for _ in 0..args.steps {
-        let mut request = client.post(&url).header(CONTENT_TYPE, "application/json");
-        if args.unguarded {
+    let drawn = match args.unguarded {
+        true => DemoWay::Unguarded,
+        false => DemoWay::Guarded,
+    };
+    let mut reports = Vec::new();
+    for way in DemoWay::ALL {
+        let mut play = Play {
+            way,
+            agent: DemoAgent::new(format!("simulated/{model}"), way.title()),
+            report: DemoReport::new(way.title()),
+            request: client.post(&url).header(CONTENT_TYPE, "application/json"),
+        };
+        for _ in 0..args.steps {
+            let line = play.take_step(window).await.map_err(CommandError::Demo)?;
+            if way == drawn {
+                writeln!(out, "{line}")?;
+                out.flush()?;
+                time::sleep(pace).await;
+            }
+        }
+        play.ask_question(window)
+            .await
+            .map_err(CommandError::Demo)?;
+        reports.push(play.report);
+    }
+    writeln!(out, "\nThe same session in the same window:\n")?;
+    write_table(out, &format_comparison(&reports))?;
+    Ok(out.flush()?)
+}
+
+/// A session that is played in one way.
+struct Play {
+    way: DemoWay,
+    agent: DemoAgent,
+    report: DemoReport,
+    /// Without its body.
+    request: reqwest::RequestBuilder,
+}
+
+impl Play {
+    /// One request, and its line.
+    async fn take_step(&mut self, window: u32) -> reqwest::Result<String> {
+        if self.way == DemoWay::OldestDropped {
+            self.agent.drop_oldest(window, false);
+        }
+        let turn = self.agent.turn;
+        let answer = self.send_body(self.agent.write_request()).await?;
+        match answer.describe_refusal() {
+            Some(_) => self.agent.start_over(),
+            None => self.agent.take_answer(&answer.body),
+        }
+        Ok(self.report.add_step(turn, window, &answer))
+    }
+
+    /// Asks for the names of the session, which are counted.
+    async fn ask_question(&mut self, window: u32) -> reqwest::Result<()> {
+        if self.way == DemoWay::OldestDropped {
+            self.agent.drop_oldest(window, true);
+        }
+        let answer = self.send_body(self.agent.write_question()).await?;
+        self.report.known = self.agent.count_known(&answer.body);
+        Ok(())
+    }
+
+    async fn send_body(&self, body: Vec<u8>) -> reqwest::Result<DemoAnswer> {
+        let mut request = self.request.try_clone().expect("it has no body yet");
+        if self.way != DemoWay::Guarded {
             request = request.header("x-plimsoll-guard", "off");
         }
-        let (turn, request) = (agent.turn, request.body(agent.write_request()));
-        let answer = request.send().await.map_err(CommandError::Demo)?;
-        let answer = DemoAnswer::read(answer).await.map_err(CommandError::Demo)?;
-        match answer.describe_refusal() {
-            Some(_) => agent.start_over(),
-            None => agent.take_answer(&answer.body),
-        }
-        writeln!(out, "{}", report.add_step(turn, window, &answer))?;
-        out.flush()?;
-        time::sleep(pace).await;
+        DemoAnswer::read(request.body(body).send().await?).await
     }
-    writeln!(out, "\n{} ({model})", report.format_summary())?;
-    Ok(out.flush()?)
 }
 
 /// The model of the simulated provider with that window, and its tokens.
@@ -152,69 +220,52 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
+    /// The cells of a row of the table at the end: Plimsoll, the oldest dropped, nothing done.
+    fn find_row(text: &str, name: &str) -> [f64; 3] {
+        let table = text.split_once("The same session").unwrap().1;
+        let row = table
+            .lines()
+            .find_map(|line| line.trim().strip_prefix(name))
+            .unwrap();
+        let cells = row
+            .split("  ")
+            .map(str::trim)
+            .filter(|cell| !cell.is_empty());
+        let number = |cell: &str| {
+            let digits = |c: char| c.is_ascii_digit() || c == '.';
+            let number: String = cell
+                .replace(',', "")
+                .chars()
+                .take_while(|c| digits(*c))
+                .collect();
+            number.parse().unwrap()
+        };
+        cells.map(number).collect::<Vec<f64>>().try_into().unwrap()
+    }
+
     #[tokio::test]
     async fn a_guarded_session_goes_on_past_its_window() {
         let text = shown(60, false).await;
-        assert_eq!(
-            text.lines()
-                .filter(|line| line.starts_with("step "))
-                .count(),
-            60
-        );
+        let steps = text.lines().filter(|line| line.starts_with("step "));
+        assert_eq!(steps.count(), 60);
         assert!(text.contains("in a window of 8,192 tokens"), "{text}");
-        assert!(text.contains("dropped="), "{text}");
-        assert!(
-            text.lines()
-                .last()
-                .unwrap()
-                .starts_with("60 requests, 0 refused"),
-            "{text}"
-        );
+        assert!(!text.contains("REFUSED"), "{text}");
+        assert_eq!(find_row(&text, "steps done")[0], 60.0);
     }
 
-    /// The command of the README.
+    /// The command of the README: what it shows must be better in each row than what people do without it.
     #[tokio::test]
-    async fn the_default_demo_reaches_a_second_course() {
+    async fn the_default_demo_shows_what_the_guard_is_worth() {
         let args = <DemoLine as clap::Parser>::parse_from(["demo"]).args;
         let mut out = Vec::new();
         run_demo(&args, &mut out, Duration::ZERO).await.unwrap();
         let text = String::from_utf8(out).unwrap();
-        let lines: Vec<&str> = text.lines().collect();
-        let first = |words: &str| lines.iter().position(|line| line.contains(words));
-        let count = |words: &str| lines.iter().filter(|line| line.contains(words)).count();
-        let caution = first("injected=caution").unwrap();
-        let critical = first("injected=critical").unwrap();
-        let course = first("  ==> course 2 begins").unwrap();
-        assert!(caution < critical && critical < course, "{text}");
-        assert!(
-            lines[critical].contains("  critical "),
-            "{}",
-            lines[critical]
-        );
-        assert!(
-            lines[course + 1].contains("  healthy "),
-            "{}",
-            lines[course + 1]
-        );
-
-        let last = lines.last().unwrap();
-        let tally = |what: &str| -> usize {
-            let before = last.split(what).next().unwrap();
-            let number = before.rsplit(' ').next().unwrap();
-            number
-                .parse()
-                .unwrap_or_else(|_| panic!("{what} in {last}"))
-        };
-        assert_eq!(tally(" requests,"), count("step "));
-        assert_eq!(tally(" refused,"), count("REFUSED"));
-        assert_eq!(tally(" recovery prompts,"), count("injected="));
-        assert_eq!(tally(" new courses,"), count("course="));
-        let step = lines
-            .iter()
-            .rfind(|line| line.starts_with("step "))
-            .unwrap();
-        let kept = format!(" {} reminders", tally(" reminders kept"));
-        assert!(step.contains(&kept), "{kept} in {step}");
+        let [guarded, dropped, nothing] = find_row(&text, "refused");
+        assert!(guarded == 0.0 && dropped == 0.0 && nothing > 0.0, "{text}");
+        let [guarded, dropped, nothing] = find_row(&text, "still known");
+        assert!(guarded > dropped && guarded > nothing, "{text}");
+        let [guarded, dropped, _] = find_row(&text, "cost");
+        assert!(guarded < dropped, "{text}");
     }
 
     #[derive(clap::Parser)]

@@ -5,6 +5,7 @@
 mod check;
 #[cfg(feature = "simulated")]
 mod demo;
+mod health;
 mod inspect;
 mod models;
 mod serve;
@@ -37,7 +38,7 @@ enum Command {
     /// Run the proxy (the default)
     Serve,
     /// Validate the settings and show what they come to
-    Check,
+    Check(check::CheckArgs),
     /// List the models, with their windows and where these come from
     Models(models::ModelsArgs),
     /// Show what the guard would do to a request
@@ -47,6 +48,8 @@ enum Command {
     Demo(demo::DemoArgs),
     /// List the sessions of a running proxy
     Sessions(sessions::SessionsArgs),
+    /// Ask a running proxy whether it is ready, for the checks of containers: the exit code is 0 or 1
+    Health(health::HealthArgs),
 }
 
 type CommandResult = Result<(), CommandError>;
@@ -89,7 +92,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: &Environm
     let out = &mut io::stdout();
     let result = match arguments.command.unwrap_or(Command::Serve) {
         Command::Serve => serve::run(&flags, environment),
-        Command::Check => check::run(&flags, environment, out),
+        Command::Check(args) => check::run(args, &flags, environment, out),
+        Command::Health(args) => health::run(&args, &flags, environment, out),
         Command::Models(args) => models::run(&args, &flags, environment, out),
         Command::Inspect(args) => inspect::run(&args, &flags, environment, &mut io::stdin(), out),
         #[cfg(feature = "simulated")]
@@ -102,6 +106,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: &Environm
         Err(CommandError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             return ExitCode::SUCCESS;
         }
+        // Printed as JSON.
+        Err(CommandError::Settings(problems)) if problems.0.is_empty() => return ExitCode::from(2),
         Err(CommandError::Settings(_)) => 2,
         Err(_) => 1,
     };
@@ -140,7 +146,7 @@ mod tests {
             "plimsoll --listen [::1]:1 check",
         ] {
             let parsed = CliArguments::try_parse_from(line.split(' ')).unwrap();
-            assert!(matches!(parsed.command, Some(Command::Check)));
+            assert!(matches!(parsed.command, Some(Command::Check(_))));
             assert_eq!(parsed.flags.listen.as_deref(), Some("[::1]:1"));
         }
         let bare = CliArguments::try_parse_from(["plimsoll"]).unwrap();

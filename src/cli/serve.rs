@@ -69,7 +69,7 @@ fn log_startup(loaded: &LoadedConfig, listener: &TcpListener) -> io::Result<()> 
             profile = provider.profile.name,
             credentials = match provider.auth {
                 Auth::Client => "client",
-                Auth::Key(_) => "key",
+                Auth::Key(..) => "key",
                 Auth::None => "none",
             },
             "provider {name} is configured"

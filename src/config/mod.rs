@@ -87,14 +87,16 @@ settings! {
 }
 
 impl Config {
-    /// Checks what was read from `section`. Fails with all problems at once.
-    fn check_settings(mut self, mut section: Section) -> Result<Self, Problems> {
+    /// Checks what was read from `section`. Returns the settings whose variables are not set, too. Fails with all
+    /// problems at once.
+    fn check_settings(mut self, mut section: Section) -> Result<(Self, Vec<Problem>), Problems> {
         names::check_references(&self, &mut section);
-        let (settings, problems) = section.finish_reading();
+        let (settings, mut problems, missing) = section.finish_reading();
         self.settings = settings.into();
         if problems.is_empty() {
-            return Ok(self);
+            return Ok((self, missing));
         }
+        problems.extend(missing);
         Err(Problems(problems))
     }
 

@@ -70,7 +70,12 @@ fn read_data_dir(s: &mut Section) -> String {
 fn read_listen(s: &mut Section) -> SocketAddr {
     let written = s.read_plain("listen", "127.0.0.1:1876".to_owned());
     let Ok(address) = written.parse::<SocketAddr>() else {
-        let message = "must be an IP address and a port, such as 127.0.0.1:1876 or [::1]:1876";
+        let port = written.rsplit_once(':').map_or("", |(_, port)| port);
+        let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+        let message = match is_number && port.parse::<u16>().is_err() {
+            true => "has a port that does not exist; ports are from 0 to 65535",
+            false => "must be an IP address and a port, such as 127.0.0.1:1876 or [::1]:1876",
+        };
         s.refuse_text("listen", &written, message);
         return SocketAddr::from(([127, 0, 0, 1], 0));
     };

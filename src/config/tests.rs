@@ -160,7 +160,7 @@ fn the_examples_of_the_shipped_file_are_valid() {
     assert_eq!(provider::collect_warnings(&config, &registry), []);
     assert_eq!(config.clients["alice"].models, ["*"]);
     assert_eq!(config.recovery.prompts_dir.as_deref(), Some(folder.path()));
-    assert!(matches!(config.providers["openai"].auth, Auth::Key(_)));
+    assert!(matches!(config.providers["openai"].auth, Auth::Key(..)));
     assert_eq!(
         config.models["local/qwen3-coder"].context_length,
         Some(65_536)
@@ -267,6 +267,17 @@ fn a_variable_with_a_single_underscore_is_warned_of() {
         "PLIMSOLL_SERVER_LISTEN: is ignored; write two underscores between section and key: \
          PLIMSOLL_SERVER__LISTEN"
     );
+    assert_eq!(
+        warned(
+            "",
+            &[
+                ("PLIMSOLL_LISTEN", "0.0.0.0:80"),
+                ("PLIMSOLL_PORT", "tcp://10.0.0.1:80")
+            ]
+        ),
+        "PLIMSOLL_LISTEN: is ignored; write two underscores between section and key: \
+         PLIMSOLL_SERVER__LISTEN"
+    );
 }
 
 #[test]
@@ -327,7 +338,7 @@ fn the_number_of_reported_problems_is_bounded() {
 fn a_key_is_never_shown_or_serialised() {
     let config =
         accepted("[providers.p]\nbase_url = \"https://api.openai.com/v1\"\napi_key_env = \"KEY\"");
-    let Auth::Key(secret) = &config.providers["p"].auth else {
+    let Auth::Key(secret, _) = &config.providers["p"].auth else {
         panic!("no key");
     };
     assert_eq!(secret.reveal(), "sk-1");

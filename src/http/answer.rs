@@ -61,7 +61,8 @@ fn failure_to_fault(format: Format, failure: &Failure) -> ErrorBody {
 
 /// A failure as the last event of a stream whose head the client has.
 pub fn failure_event(format: Format, failure: &Failure) -> Bytes {
-    format.error_event(&failure_to_fault(format, failure), &SentEvents::default())
+    let failure = failure.clone().without_cause();
+    format.error_event(&failure_to_fault(format, &failure), &SentEvents::default())
 }
 
 pub fn events_response(events: impl Into<Bytes>) -> Response<Body> {

@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 
 use http::{
-    HeaderName, HeaderValue,
+    HeaderMap, HeaderName, HeaderValue,
     header::{HOST, ORIGIN},
     request::Parts,
 };
@@ -17,6 +17,29 @@ use crate::error::Failure;
 
 /// A browser states here how the page that makes the request relates to this host.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Headers in which a reverse proxy names its client, beside `x-forwarded-*`.
+const FORWARDED: [&str; 6] = [
+    "cf-connecting-ip",
+    "forwarded",
+    "true-client-ip",
+    "via",
+    "x-client-ip",
+    "x-real-ip",
+];
+
+/// Whether a request is from this machine: without client keys the proxy listens there only, and no reverse proxy has
+/// forwarded the request.
+pub fn is_local_client(clients: &Clients, headers: &HeaderMap) -> bool {
+    !clients.have_keys() && !is_forwarded(headers)
+}
+
+/// Whether a reverse proxy forwarded the request. A request through a proxy that adds no header looks like one of a
+/// local client.
+fn is_forwarded(headers: &HeaderMap) -> bool {
+    let mut names = headers.keys().map(HeaderName::as_str);
+    names.any(|name| name.starts_with("x-forwarded-") || FORWARDED.contains(&name))
+}
 
 /// Refuses a request that may come from a web page of another machine. Where clients need keys, nothing is refused here.
 ///

@@ -76,6 +76,7 @@ pub(super) async fn upgrade_connection(
             "websocket upgrade failed: the provider closed the connection"
         );
         UpstreamError::Unreachable {
+            cause: String::new(),
             provider: provider.name.to_string(),
         }
     })?;

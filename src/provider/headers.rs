@@ -50,7 +50,7 @@ pub fn filter_for_provider(
     for (name, value) in &provider.headers {
         out.append(name, value.clone());
     }
-    if let Auth::Key(key) = &provider.auth {
+    if let Auth::Key(key, _) = &provider.auth {
         let (name, value) = match &provider.key_header {
             Some(name) => (name.clone(), key.reveal().to_owned()),
             None => (AUTHORIZATION, format!("Bearer {}", key.reveal())),
@@ -70,7 +70,7 @@ pub fn filter_for_provider(
 /// `x-api-key` for Messages, and as `Bearer` for chat completions.
 pub fn place_key(headers: &mut HeaderMap, provider: &ProviderConfig, format: Format) {
     let moves = format.api() == Api::Anthropic && provider.profile.name == "anthropic";
-    if let (true, Auth::Key(key), None) = (moves, &provider.auth, &provider.key_header)
+    if let (true, Auth::Key(key, _), None) = (moves, &provider.auth, &provider.key_header)
         && let Ok(mut value) = HeaderValue::try_from(key.reveal())
     {
         value.set_sensitive(true);
@@ -190,7 +190,7 @@ mod tests {
         check(Auth::Client, true, lines);
         check(Auth::Client, false, &[]);
         check(Auth::None, false, &[]);
-        let key = Auth::Key(Secret::new("configured"));
+        let key = Auth::Key(Secret::new("configured"), "KEY".into());
         check(key, false, &[("authorization", "Bearer configured")]);
     }
 
@@ -210,7 +210,7 @@ mod tests {
         for key_header in [None, Some("x-own-key"), Some("api-key")] {
             let config = ProviderConfig {
                 key_header: key_header.map(HeaderName::from_static),
-                ..with(Auth::Key(Secret::new("configured")))
+                ..with(Auth::Key(Secret::new("configured"), "KEY".into()))
             };
             let out = filter_for_provider(&sent, &config, false, false);
             let (name, value) = match key_header {
@@ -246,7 +246,7 @@ mod tests {
                 ("accept-encoding", "br"),
                 ("api-key", "no key"),
             ]),
-            ..with(Auth::Key(Secret::new("configured")))
+            ..with(Auth::Key(Secret::new("configured"), "KEY".into()))
         };
         let out = filter_for_provider(&sent, &config, false, true);
         let expected = headers(&[

@@ -36,7 +36,11 @@ pub enum Payload {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum UpstreamError {
     #[error("{provider} could not be reached")]
-    Unreachable { provider: String },
+    Unreachable {
+        provider: String,
+        /// `: ` with address and cause, or nothing.
+        cause: String,
+    },
     #[error("{provider} did not answer in time")]
     Timeout {
         provider: String,
@@ -72,7 +76,7 @@ impl From<UpstreamError> for Failure {
         use UpstreamError as Error;
         let what = "it does not speak HTTP";
         match error {
-            Error::Unreachable { provider } => Self::ProviderUnreachable { provider },
+            Error::Unreachable { provider, cause } => Self::ProviderUnreachable { provider, cause },
             Error::Timeout {
                 provider,
                 wait,

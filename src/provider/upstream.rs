@@ -259,9 +259,10 @@ async fn simulate_answer(outgoing: OutgoingRequest) -> Result<Response<Body>, Up
     let uri = format!("/v1{}", outgoing.path);
     let request = Request::builder().method(outgoing.method).uri(uri);
     let provider = SIMULATED.to_owned();
-    let mut request = request
-        .body(body)
-        .map_err(|_| UpstreamError::Unreachable { provider })?;
+    let mut request = request.body(body).map_err(|_| UpstreamError::Unreachable {
+        provider,
+        cause: String::new(),
+    })?;
     *request.headers_mut() = outgoing.headers;
     Ok(simulated::answer_request(request).await)
 }

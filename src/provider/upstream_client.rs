@@ -154,7 +154,8 @@ impl UpstreamClient {
         match build_address(&self.base_url, &path, outgoing.model.as_deref()) {
             None => Err(UpstreamError::NoModel { provider }),
             Some(address) => {
-                Url::parse(&address).map_err(|_| UpstreamError::Unreachable { provider })
+                let cause = String::new();
+                Url::parse(&address).map_err(|_| UpstreamError::Unreachable { provider, cause })
             }
         }
     }
@@ -204,8 +205,19 @@ impl UpstreamClient {
                 limit: self.config.connect_timeout,
             }
         } else {
-            UpstreamError::Unreachable { provider }
+            let cause = self.describe_cause(&error);
+            UpstreamError::Unreachable { provider, cause }
         }
+    }
+
+    /// `: `, the address of the server without a path, and the innermost cause.
+    fn describe_cause(&self, error: &reqwest::Error) -> String {
+        let mut cause: &dyn Error = error;
+        while let Some(inner) = cause.source() {
+            cause = inner;
+        }
+        let address = Url::parse(&self.base_url).map(|url| url.origin().ascii_serialization());
+        format!(": {}: {cause}", address.unwrap_or_default())
     }
 }
 

@@ -5,10 +5,24 @@ use std::net::IpAddr;
 use http::Uri;
 
 use super::{ASSUMED_WINDOW, Registry, Target, WindowSource, registry::try_lend_credentials};
-use crate::config::{Auth, ClientCompaction, Config, ModelConfig, Problem, ProviderConfig};
+use crate::config::{
+    Auth, ClientCompaction, Config, ModelConfig, Problem, ProviderConfig,
+    names::{ModelNameError, ModelNames},
+    profile::find_profile,
+};
 
 /// Models that are named in one line.
 const SHOWN_NAMES: usize = 20;
+
+/// Profiles whose providers have a path in their base URLs. A base URL without one is a mistake.
+const PATH_NEEDED: [&str; 6] = [
+    "anthropic",
+    "lmstudio",
+    "mistral",
+    "ollama",
+    "openai",
+    "xai",
+];
 
 /// All warnings about a configuration that has passed its checks; `registry` is made from it.
 pub fn collect_warnings(config: &Config, registry: &Registry) -> Vec<Problem> {
@@ -18,6 +32,15 @@ pub fn collect_warnings(config: &Config, registry: &Registry) -> Vec<Problem> {
         let path = ["providers", name, "base_url"];
         if !matches!(provider.auth, Auth::None) && is_unencrypted(base_url) {
             let message = "credentials go over the network unencrypted; use https";
+            found.push(Problem::for_key(&path, message));
+        }
+        let profile = provider.profile.name;
+        let is_bare = base_url.parse::<Uri>().is_ok_and(|uri| uri.path() == "/");
+        if is_bare && PATH_NEEDED.contains(&profile) {
+            let message = format!(
+                "has no path, so that requests go to {base_url}/chat/completions and the like; providers of the profile \
+                 {profile} answer at {base_url}/v1"
+            );
             found.push(Problem::for_key(&path, message));
         }
         if base_url.contains("{model}") {
@@ -35,6 +58,7 @@ pub fn collect_warnings(config: &Config, registry: &Registry) -> Vec<Problem> {
         warn_about_windows(registry, name, model, &mut found);
         warn_about_credentials(registry, name, model, &mut found);
     }
+    warn_about_shared_models(config, &mut found);
     warn_about_recovery(config, &mut found);
     warn_about_compaction(config, registry, &mut found);
     for (name, client) in &config.clients {
@@ -44,6 +68,35 @@ pub fn collect_warnings(config: &Config, registry: &Registry) -> Vec<Problem> {
         }
     }
     found
+}
+
+/// Warns about models that several providers list, so that requests for their bare names are refused.
+fn warn_about_shared_models(config: &Config, found: &mut Vec<Problem>) {
+    let names = ModelNames::new(config);
+    for (provider, settings) in &config.providers {
+        for listed in &settings.models {
+            let name = listed.trim_end_matches('*');
+            let is_set = config
+                .models
+                .get(name)
+                .is_some_and(|model| model.provider.is_some());
+            let Err(ModelNameError::Ambiguous { candidates, .. }) = names.match_provider(name)
+            else {
+                continue;
+            };
+            // The first of them says it for all.
+            if !is_set && candidates.starts_with(provider.as_str()) {
+                let message = format!(
+                    "{listed:?} is listed by {candidates}, so that a request for it is refused unless it says \
+                     PROVIDER/{listed}; set default_provider to one of them, or leave the name out of the others"
+                );
+                found.push(Problem::for_key(
+                    &["providers", provider, "models"],
+                    message,
+                ));
+            }
+        }
+    }
 }
 
 fn warn_about_recovery(config: &Config, found: &mut Vec<Problem>) {
@@ -121,6 +174,19 @@ fn warn_about_model(config: &Config, registry: &Registry, name: &str, found: &mu
         let message = "no provider serves it; name one here, or set default_provider";
         return warn("provider", message.to_owned());
     };
+    if let Some((left, _)) = name.split_once('/')
+        && model.provider.is_none()
+        && *target.model == *name
+        && find_profile(left).is_some()
+        && target.provider.config.profile.name != "openrouter"
+    {
+        let provider = &target.provider.name;
+        let message = format!(
+            "there is no provider {left:?}, so that {provider} is asked for the model {name:?}; add \
+             [providers.{left}], or write provider = {provider:?} here"
+        );
+        warn("provider", message);
+    }
     let window = target.window.tokens;
     if let Some(input) = model.input_length
         && input > window

@@ -40,7 +40,7 @@ use self::handle::handle_request;
 use crate::{
     config::ServerConfig,
     conversation::Format,
-    http::{answer, body::RequestBody, limit::Hold, tasks::Tasks},
+    http::{answer, body::RequestBody, limit::Hold, origin::is_local_client, tasks::Tasks},
     proxy::App,
     telemetry::record::RequestRecord,
     wire::Body,
@@ -212,10 +212,15 @@ async fn answer_request(
     record.in_flight = Some(app.metrics.begin_request());
     let (parts, body) = request.into_parts();
     let version = parts.version;
+    let is_local = is_local_client(&app.clients, &parts.headers);
     let mut body = RequestBody::new(&parts.headers, body);
     let answer = match handle_request(&app, parts, &mut body, &mut record).await {
         Ok(answer) => answer,
         Err(failure) => {
+            let failure = match is_local {
+                true => failure,
+                false => failure.without_cause(),
+            };
             body.drain_refused(app.config.server.max_body_bytes).await;
             record.outcome = Some(failure.code());
             let mut answer = answer::failure_response(errors, &failure);

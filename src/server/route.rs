@@ -99,6 +99,8 @@ pub fn find_route<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, Failu
     };
     match path {
         "/" if *method == Method::HEAD => return Ok(Route::Root),
+        // A browser at the address of the proxy goes on to the page.
+        "/" if *method == Method::GET => return Ok(Route::Dashboard { path: "" }),
         "/healthz" => return read_only(Route::Health),
         "/readyz" => return read_only(Route::Ready),
         "/metrics" => return read_only(Route::Metrics),
@@ -252,7 +254,7 @@ mod tests {
         }
         check(post.clone(), "/v1/v1x", forward(None, "/v1x"));
         check(Method::HEAD, "/", Ok(Route::Root));
-        check(Method::GET, "/", Err(Failure::PathNotFound));
+        check(Method::GET, "/", Ok(Route::Dashboard { path: "" }));
         check(Method::GET, "/healthz", Ok(Route::Health));
         check(Method::GET, "/readyz", Ok(Route::Ready));
         check(Method::GET, "/metrics", Ok(Route::Metrics));

@@ -23,7 +23,10 @@ async fn a_key_is_read_from_every_usual_header_and_never_forwarded() {
     let up = ScriptedProvider::start().await;
     let key = format!("{SECRET}-theirs");
     let ours = format!("{SECRET}-ours");
-    for auth in [Auth::Key(Secret::new(ours.clone())), Auth::None] {
+    for auth in [
+        Auth::Key(Secret::new(ours.clone()), "KEY".into()),
+        Auth::None,
+    ] {
         let proxy = up
             .proxy()
             .client("alice", &key, &["*"])
@@ -48,7 +51,7 @@ async fn a_key_is_read_from_every_usual_header_and_never_forwarded() {
             let secrets = seen.headers.iter().filter(|(_, v)| v.contains(SECRET));
             let secrets: Vec<_> = secrets.map(|(_, value)| value.clone()).collect();
             let expected = match auth {
-                Auth::Key(_) => vec![format!("Bearer {ours}")],
+                Auth::Key(..) => vec![format!("Bearer {ours}")],
                 _ => vec![],
             };
             assert_eq!(secrets, expected, "{name}");

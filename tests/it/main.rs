@@ -15,6 +15,7 @@ mod corpus;
 mod estimate;
 mod fault_matrix;
 mod faults;
+mod first_hour;
 mod gateway_paths;
 mod generated;
 mod golden;

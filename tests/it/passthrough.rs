@@ -233,7 +233,7 @@ async fn client_keys_are_limited_to_their_models_and_never_forwarded() {
     let proxy = up
         .proxy()
         .client("alice", &key, &["up/a*"])
-        .providers(|provider| provider.auth = Auth::Key(Secret::new(ours.clone())))
+        .providers(|provider| provider.auth = Auth::Key(Secret::new(ours.clone()), "KEY".into()))
         .start()
         .await;
     let client = proxy.client();

@@ -12,7 +12,7 @@ async fn a_provider_gets_its_key_its_headers_and_its_query() {
     let up = ScriptedProvider::start().await;
     let ours = format!("{SECRET}-ours");
     let proxy = up.proxy().providers(|provider| {
-        provider.auth = Auth::Key(Secret::new(ours.clone()));
+        provider.auth = Auth::Key(Secret::new(ours.clone()), "KEY".into());
         provider.key_header = Some(HeaderName::from_static("x-own-key"));
         let team = HeaderValue::from_static("research");
         provider.headers = HeaderMap::from_iter([(HeaderName::from_static("x-team"), team)]);

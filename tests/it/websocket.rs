@@ -266,7 +266,7 @@ async fn only_websocket_upgrades_are_forwarded() {
 #[tokio::test]
 async fn a_browsers_key_is_accepted_and_never_forwarded() {
     let (listener, proxy) = proxy_and_server(|proxy| {
-        let ours = Auth::Key(Secret::new("ours"));
+        let ours = Auth::Key(Secret::new("ours"), "KEY".into());
         proxy
             .client("alice", SECRET, &["up/rt"])
             .providers(|provider| provider.auth = ours.clone())

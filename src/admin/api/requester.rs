@@ -9,28 +9,12 @@ use crate::{
     http::{
         admission::{self, Client},
         model_access::{allows_provider, allows_target},
+        origin::is_local_client,
     },
     provider::Target,
     proxy::App,
     session::{self, Account, ReportReader},
 };
-
-/// Headers in which a reverse proxy names its client, beside `x-forwarded-*`.
-const FORWARDED: [&str; 6] = [
-    "cf-connecting-ip",
-    "forwarded",
-    "true-client-ip",
-    "via",
-    "x-client-ip",
-    "x-real-ip",
-];
-
-/// Whether a reverse proxy forwarded the request. A request through a proxy that adds no header looks like one of a
-/// local client.
-fn is_forwarded(headers: &HeaderMap) -> bool {
-    let mut names = headers.keys().map(http::HeaderName::as_str);
-    names.any(|name| name.starts_with("x-forwarded-") || FORWARDED.contains(&name))
-}
 
 /// A client, the administrator, or with `admin.local` somebody at this machine.
 #[derive(Clone)]
@@ -61,9 +45,8 @@ impl Requester {
         // SECURITY: `Host` and `Origin` were checked before, so no web page of another origin is local;
         // nor is a request that a reverse proxy on this machine forwarded.
         let local = app.config.admin.local
-            && !app.clients.have_keys()
             && named == session::ClientIdentity::Anonymous
-            && !is_forwarded(headers);
+            && is_local_client(&app.clients, headers);
         Ok(Self {
             account: (!local).then_some(account),
             client_account: Some(account),

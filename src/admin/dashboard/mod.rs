@@ -36,7 +36,7 @@ struct File {
     tag: HeaderValue,
 }
 
-/// Redirect from `/plimsoll`; relative, so that it works behind a prefix.
+/// Redirect from `/` and from `/plimsoll`; relative, so that it works behind a prefix.
 const PAGE_LOCATION: HeaderValue = HeaderValue::from_static("plimsoll/");
 
 /// Headers of every file. Browsers revalidate each time, and get only changed files.

@@ -1,12 +1,18 @@
 use std::fs;
 
-use super::run;
+use serde_json::Value;
+
+use super::{CheckArgs, run};
 use crate::{
     cli::CommandError,
     config::{Environment, Flags},
 };
 
 fn checked(text: &str) -> Result<String, CommandError> {
+    checked_with(CheckArgs::default(), text)
+}
+
+fn checked_with(args: CheckArgs, text: &str) -> Result<String, CommandError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config.toml");
     fs::write(&path, text).unwrap();
@@ -17,7 +23,7 @@ fn checked(text: &str) -> Result<String, CommandError> {
     let environment =
         Environment::from_iter([("KEY", "sk-secret"), ("HEADERS", "authorization=sk-secret")]);
     let mut out = Vec::new();
-    run(&flags, &environment, &mut out)?;
+    run(args, &flags, &environment, &mut out)?;
     Ok(String::from_utf8(out).unwrap())
 }
 
@@ -196,4 +202,40 @@ fn invalid_settings_are_refused_with_their_message() {
         message.contains("server.max_connections = 0: must be"),
         "{message}"
     );
+}
+
+#[test]
+fn the_changed_settings_are_shown_alone() {
+    let args = CheckArgs {
+        changed: true,
+        json: false,
+    };
+    let shown = checked_with(args, "[guard]\nreserve_tokens = 5000\n").unwrap();
+    let (settings, _) = shown.split_once("\nmodels\n").unwrap();
+    has_lines(settings, &["guard.reserve_tokens 5000 config.toml"]);
+    assert!(!settings.contains("server.listen"), "{settings}");
+}
+
+#[test]
+fn json_has_settings_and_warnings_and_no_key() {
+    let args = CheckArgs {
+        changed: true,
+        json: true,
+    };
+    let text = "[providers.a]\nbase_url = \"https://a.example/v1\"\napi_key_env = \"UNSET\"\n";
+    let shown = checked_with(args, text).unwrap();
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["valid"], true);
+    let keys: Vec<&str> = shown["settings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|s| s["key"].as_str().unwrap())
+        .collect();
+    assert_eq!(keys, ["providers.a.api_key_env", "providers.a.base_url"]);
+    let warning = &shown["warnings"][0];
+    assert_eq!(warning["key"], "providers.a.api_key_env");
+    assert_eq!(warning["value"], "\"UNSET\"");
+    let refused = checked_with(args, "[server]\nmax_connections = 0").unwrap_err();
+    assert!(matches!(refused, CommandError::Settings(problems) if problems.0.is_empty()));
 }

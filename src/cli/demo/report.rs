@@ -14,16 +14,22 @@ pub(super) struct DemoAnswer {
     pub(super) body: Value,
 }
 
+/// USD per million tokens: of the prompt, of the prompt from the cache, of answers. Prices of a large model in autumn
+/// 2026; those of other models have about the same ratios.
+const PRICES: [f64; 3] = [3.0, 0.3, 15.0];
+
 /// The sums over all answers so far.
 #[derive(Default)]
 pub(super) struct DemoReport {
+    title: &'static str,
     requests: u64,
     refused: u64,
     prompt_tokens: u64,
     cached_tokens: u64,
-    prompts: u64,
-    courses: u64,
-    /// Those of the last answer.
+    answer_tokens: u64,
+    /// Names that the model knew at the end, and all names of the session.
+    pub(super) known: (usize, usize),
+    /// Of the last answer.
     reminders: u32,
 }
 
@@ -60,6 +66,13 @@ impl DemoAnswer {
 }
 
 impl DemoReport {
+    pub(super) fn new(title: &'static str) -> Self {
+        Self {
+            title,
+            ..Self::default()
+        }
+    }
+
     /// The line of one request, and a line for each event of recovery. Numbers that the answer does not have
     /// count as zero. `window` is in tokens.
     pub(super) fn add_step(&mut self, turn: usize, window: u32, answer: &DemoAnswer) -> String {
@@ -70,8 +83,7 @@ impl DemoReport {
         self.refused += u64::from(answer.describe_refusal().is_some());
         self.prompt_tokens += prompt_tokens;
         self.cached_tokens += cached.unwrap_or(0);
-        self.prompts += u64::from(answer.find_action("injected").is_some());
-        self.courses += u64::from(answer.find_action("course").is_some());
+        self.answer_tokens += usage["completion_tokens"].as_u64().unwrap_or(0);
         self.reminders = answer.parse_header("x-plimsoll-reminders").unwrap_or(0);
         let mut line = format!(
             "step {:>4}  turn {turn:>3}  [{}] {:>9} of {} tokens  {:<8}  cached {:>4.1} %  {}",
@@ -113,23 +125,53 @@ impl DemoReport {
         prompt.into_iter().chain(course)
     }
 
-    pub(super) fn format_summary(&self) -> String {
-        format!(
-            "{} requests, {} refused, {:.1} % of {} prompt tokens read from the provider's cache, \
-             {} recovery prompts, {} new courses, {} reminders kept",
-            self.requests,
-            self.refused,
-            self.compute_cached_percent(),
-            group_digits(self.prompt_tokens),
-            self.prompts,
-            self.courses,
-            self.reminders,
-        )
+    /// USD.
+    fn compute_cost(&self) -> f64 {
+        let fresh = self.prompt_tokens - self.cached_tokens;
+        let tokens = [fresh, self.cached_tokens, self.answer_tokens];
+        let sums = tokens
+            .iter()
+            .zip(PRICES)
+            .map(|(tokens, price)| *tokens as f64 * price);
+        sums.sum::<f64>() / 1e6
     }
 
     fn compute_cached_percent(&self) -> f64 {
         100.0 * self.cached_tokens as f64 / self.prompt_tokens.max(1) as f64
     }
+}
+
+/// The sums of three reports beside each other.
+pub(super) fn format_comparison(reports: &[DemoReport]) -> Vec<[String; 4]> {
+    let row = |name: &str, cell: &dyn Fn(&DemoReport) -> String| {
+        let mut row = [name, "", "", ""].map(str::to_owned);
+        for (slot, report) in row[1..].iter_mut().zip(reports) {
+            *slot = cell(report);
+        }
+        row
+    };
+    let [prompt, cached, answer] = PRICES;
+    vec![
+        row("", &|report| report.title.to_owned()),
+        row("steps done", &|report| {
+            (report.requests - report.refused).to_string()
+        }),
+        row("refused", &|report| report.refused.to_string()),
+        row("prompt tokens read", &|report| {
+            group_digits(report.prompt_tokens)
+        }),
+        row("from the provider's cache", &|report| {
+            format!("{:.1} %", report.compute_cached_percent())
+        }),
+        row(
+            &format!("cost, at {prompt} / {cached} / {answer} USD per million"),
+            &|report| format!("{:.2} USD", report.compute_cost()),
+        ),
+        row("still known of its files and tickets", &|report| {
+            let (known, all) = report.known;
+            format!("{known} of {all}")
+        }),
+    ]
 }
 
 #[cfg(test)]

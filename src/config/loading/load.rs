@@ -19,7 +19,7 @@ use crate::config::{
         layer::Layers,
         problem::{Problem, Problems},
         section::Section,
-        setting::SettingSource,
+        setting::{Setting, SettingSource},
     },
 };
 
@@ -49,7 +49,8 @@ pub struct LoadedConfig {
     pub config: Config,
     /// The file that was read, if any.
     pub file: Option<PathBuf>,
-    /// Variables of the environment that look like misspelt settings.
+    /// Variables of the environment that look like misspelt settings. From [`load_config`] also the settings that name
+    /// a variable that is not set.
     pub warnings: Vec<Problem>,
 }
 
@@ -61,12 +62,20 @@ pub(crate) struct WrittenSettings {
     pub(crate) layers: Layers,
 }
 
-/// Reads, merges and checks all sources.
+/// Reads, merges and checks all sources, for commands that ask no provider: a key that is not set is a warning.
 ///
 /// # Errors
 /// All problems at once, of the file, of keys, types and values.
 pub fn load_config(flags: &Flags, environment: &Environment) -> Result<LoadedConfig, Problems> {
-    WrittenSettings::read_sources(flags, environment)?.check(environment)
+    let written = WrittenSettings::read_sources(flags, environment)?;
+    let (mut loaded, missing) = written.check_values(environment)?;
+    loaded
+        .warnings
+        .extend(missing.into_iter().map(|mut problem| {
+            problem.message += ", before the proxy starts";
+            problem
+        }));
+    Ok(loaded)
 }
 
 impl WrittenSettings {
@@ -92,16 +101,32 @@ impl WrittenSettings {
         folder.map(PathBuf::from)
     }
 
-    /// Fails with all problems at once.
+    /// Fails with all problems at once. A variable that a setting names and that is not set is one.
     pub(crate) fn check(self, environment: &Environment) -> Result<LoadedConfig, Problems> {
+        let (loaded, missing) = self.check_values(environment)?;
+        match missing.is_empty() {
+            true => Ok(loaded),
+            false => Err(Problems(missing)),
+        }
+    }
+
+    /// [`Self::check`] that returns the settings whose variables are not set.
+    fn check_values(
+        self,
+        environment: &Environment,
+    ) -> Result<(LoadedConfig, Vec<Problem>), Problems> {
         let mut section = Section::new(&self.layers, environment);
         let config = Config::read(&mut section);
-        let warnings = find_misspelt_variables(environment, &section.list_known_keys());
-        Ok(LoadedConfig {
-            config: config.check_settings(section)?,
-            file: self.file,
+        let sections = section.list_known_keys();
+        let (config, missing) = config.check_settings(section)?;
+        let warnings = find_misspelt_variables(environment, &sections, &config.settings);
+        let file = self.file;
+        let loaded = LoadedConfig {
+            config,
+            file,
             warnings,
-        })
+        };
+        Ok((loaded, missing))
     }
 
     /// [`Self::read_sources`] without the file system. `file` is the name and the text of the settings file.
@@ -172,16 +197,29 @@ fn parse_variable_name(name: &str) -> Option<Vec<String>> {
     is_setting.then(|| lower.split("__").map(str::to_owned).collect())
 }
 
-/// Warns of variables with a single underscore between one of the `sections` and a key.
-fn find_misspelt_variables(environment: &Environment, sections: &[String]) -> Vec<Problem> {
+/// Warns of variables with a single underscore between one of the `sections` and a key, and of those with the key of
+/// a section alone, as `PLIMSOLL_LISTEN`.
+fn find_misspelt_variables(
+    environment: &Environment,
+    sections: &[String],
+    settings: &[Setting],
+) -> Vec<Problem> {
     let names = environment.variables().map(|(name, _)| name);
     let others = names.filter(|name| parse_variable_name(name).is_none());
     let warn = |name: &String| {
         let lower = name.strip_prefix(PREFIX)?.to_ascii_lowercase();
-        let corrected = sections.iter().find_map(|section| {
+        let by_section = sections.iter().find_map(|section| {
             let key = lower.strip_prefix(section)?.strip_prefix('_')?;
-            Some(format!("{section}__{key}").to_ascii_uppercase())
-        })?;
+            Some(format!("{section}__{key}"))
+        });
+        let by_key = || {
+            let mut keys = settings
+                .iter()
+                .filter_map(|setting| setting.key.split_once('.'));
+            let (section, key) = keys.find(|(_, key)| *key == lower)?;
+            Some(format!("{section}__{key}"))
+        };
+        let corrected = by_section.or_else(by_key)?.to_ascii_uppercase();
         let message = format!(
             "is ignored; write two underscores between section and key: {PREFIX}{corrected}"
         );

@@ -70,6 +70,8 @@ pub(crate) struct Section<'a> {
     type_errors: Vec<Problem>,
     /// Values that are not allowed.
     value_errors: Vec<Problem>,
+    /// Settings that name a variable of the environment that is not set.
+    missing_variables: Vec<Problem>,
 }
 
 impl<'a> Section<'a> {
@@ -84,16 +86,17 @@ impl<'a> Section<'a> {
             settings: Vec::new(),
             type_errors: Vec::new(),
             value_errors: Vec::new(),
+            missing_variables: Vec::new(),
         }
     }
 
-    /// All settings, sorted by key, and all problems.
-    pub(crate) fn finish_reading(mut self) -> (Vec<Setting>, Vec<Problem>) {
+    /// All settings, sorted by key; all problems; and the settings whose variables are not set.
+    pub(crate) fn finish_reading(mut self) -> (Vec<Setting>, Vec<Problem>, Vec<Problem>) {
         self.note_unknown_keys();
         self.settings.sort_by(|a, b| a.key.cmp(&b.key));
         self.type_errors.sort_by(|a, b| a.key.cmp(&b.key));
         self.type_errors.append(&mut self.value_errors);
-        (self.settings, self.type_errors)
+        (self.settings, self.type_errors, self.missing_variables)
     }
 
     /// The last part of the section's name, such as the name of a client; empty outside of all sections.
@@ -193,6 +196,14 @@ impl<'a> Section<'a> {
         if !self.type_errors.iter().any(covers) && !self.value_errors.iter().any(is_same) {
             self.value_errors.push(problem);
         }
+    }
+
+    /// Records that a setting names a variable that is not set.
+    fn note_missing_variable(&mut self, key: &str, variable: &str) {
+        let message = "names an environment variable that is not set; set it, or name another";
+        let mut problem = self.make_problem(&self.key_path(key), message.to_owned());
+        problem.value = Some(format!("{variable:?}"));
+        self.missing_variables.push(problem);
     }
 
     /// Records a value that is not allowed, also where the key already has a problem.

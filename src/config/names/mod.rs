@@ -272,8 +272,9 @@ impl ModelNames {
         Ok((default.map_err(|_| self.unknown_model(model))?, model))
     }
 
-    /// The provider with the most exact pattern for a bare name, among the patterns of providers and of models.
-    fn match_provider(&self, model: &str) -> Result<Option<&str>, ModelNameError> {
+    /// The provider with the most exact pattern for a bare name, among the patterns of providers and of models. Of
+    /// several with the same pattern, it is the default one.
+    pub(crate) fn match_provider(&self, model: &str) -> Result<Option<&str>, ModelNameError> {
         let of_providers = self.providers.iter().flat_map(|(name, provider)| {
             let patterns = provider.models.iter();
             patterns.map(move |pattern| (pattern, name.as_str()))
@@ -292,9 +293,11 @@ impl ModelNames {
         }
         let best = matching.into_values().next_back();
         let best: Vec<_> = best.into_iter().flatten().collect();
+        let default = self.default_provider.as_deref();
         match best[..] {
             [] => Ok(None),
             [only] => Ok(Some(only)),
+            _ if default.is_some_and(|default| best.contains(&default)) => Ok(default),
             _ => Err(ModelNameError::Ambiguous {
                 model: model.to_owned(),
                 candidates: best.join(", "),

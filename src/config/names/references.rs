@@ -9,7 +9,11 @@ use std::collections::BTreeMap;
 use super::{ModelNameError, ModelNames, ServedModel};
 use crate::config::{
     Config, ModelConfig,
-    loading::{problem::find_nearest, section::Section, setting::Visibility},
+    loading::{
+        problem::find_nearest,
+        section::{Section, is_pattern},
+        setting::Visibility,
+    },
 };
 
 pub(crate) fn read_aliases(root: &mut Section) -> BTreeMap<String, String> {
@@ -62,8 +66,21 @@ fn check_model(
     config: &Config,
     s: &mut Section,
 ) {
-    let is_pattern = name.ends_with('*');
-    if is_pattern && !model.deployments.is_empty() {
+    if !is_pattern(name) {
+        let message = "must be a model's name, or its beginning with one * at the end";
+        s.refuse_at(&["models", name], None, message);
+    }
+    let known: Vec<_> = config.providers.keys().map(String::as_str).collect();
+    let is_elsewhere = model.provider.is_some() || !model.deployments.is_empty();
+    let has_provider = name
+        .split_once('/')
+        .is_some_and(|(left, _)| known.contains(&left));
+    if let Some(message) = suggest_provider(name, &known).filter(|_| !is_elsewhere && !has_provider)
+    {
+        s.refuse_at(&["models", name], None, message);
+    }
+    let has_star = name.ends_with('*');
+    if has_star && !model.deployments.is_empty() {
         let message =
             "belong to one model, and a name with a * stands for many; write one model's name";
         s.refuse_at(&["models", name, "deployments"], None, message);
@@ -80,7 +97,7 @@ fn check_model(
         };
         note_dangling_name(s, &["models", name, "deployments"], wanted, result);
     }
-    let served = match is_pattern {
+    let served = match has_star {
         true => Vec::new(),
         false => list_served_models(names, name, model.provider.as_deref()),
     };

@@ -34,8 +34,8 @@ const NO_HEADER: &str = "is not the name of a header that can be set; write one 
 pub enum Auth {
     /// The client's `Authorization` is passed on.
     Client,
-    /// The key in the environment variable of `api_key_env`.
-    Key(Secret),
+    /// The key in the environment variable of `api_key_env`, and the variable's name.
+    Key(Secret, Box<str>),
     None,
 }
 
@@ -60,7 +60,11 @@ pub(super) fn read_auth(s: &mut Section) -> Auth {
         (Some(_), Some(_)) => "auth and api_key_env exclude each other; leave one of them out",
         (Some(WrittenAuth::None), None) => return Auth::None,
         (Some(WrittenAuth::Client), None) => return Auth::Client,
-        (None, Some(variable)) => return resolve_key(s, &variable).map_or(Auth::None, Auth::Key),
+        // A key that is not set is empty: the proxy does not start with it.
+        (None, Some(variable)) => {
+            let key = resolve_key(s, &variable).unwrap_or_else(|| Secret::new(""));
+            return Auth::Key(key, variable.into());
+        }
     };
     s.refuse_value(key, None, message);
     Auth::None

@@ -137,3 +137,89 @@ fn settings_of_models_without_effect_are_warned_of() {
     ];
     assert_eq!(found, expected.join("\n"));
 }
+
+#[test]
+fn a_base_url_without_the_path_of_its_profile_is_warned_of() {
+    let found = |base_url: &str| {
+        let provider = format!("[providers.p]\nbase_url = \"{base_url}\"\nauth = \"none\"");
+        warned(&provider, &[])
+    };
+    for bare in [
+        "https://api.openai.com",
+        "https://api.anthropic.com/",
+        "http://127.0.0.1:11434",
+    ] {
+        let found = found(bare);
+        let meant = format!("{}/v1", bare.trim_end_matches('/'));
+        assert!(
+            found.starts_with("providers.p.base_url: has no path"),
+            "{found}"
+        );
+        assert!(found.ends_with(&meant), "{found}");
+    }
+    for good in [
+        "https://api.openai.com/v1",
+        "https://api.deepseek.com",
+        "http://127.0.0.1:8000",
+    ] {
+        assert_eq!(found(good), "", "{good}");
+    }
+}
+
+#[test]
+fn a_model_that_two_providers_list_is_warned_of_or_the_default_ones() {
+    let provider = |name: &str| {
+        format!(
+            "[providers.{name}]\nbase_url = \"https://{name}.example/v1\"\nauth = \"none\"\nmodels = [\"m*\"]\n"
+        )
+    };
+    let both = format!("{}{}", provider("a"), provider("b"));
+    assert_eq!(
+        warned(&both, &[]),
+        "providers.a.models: \"m*\" is listed by a, b, so that a request for it is refused unless it says \
+         PROVIDER/m*; set default_provider to one of them, or leave the name out of the others"
+    );
+    let chosen = format!("default_provider = \"b\"\n{both}");
+    assert_eq!(warned(&chosen, &[]), "");
+    let config = accepted(&chosen);
+    let names = crate::config::names::ModelNames::new(&config);
+    assert_eq!(names.resolve_model("m1", None).unwrap().provider, "b");
+}
+
+#[test]
+fn a_model_of_a_provider_that_is_missing_is_refused_or_warned_of() {
+    let with = |model: &str| {
+        format!(
+            "[providers.openai]\nbase_url = \"https://api.openai.com/v1\"\nauth = \"none\"\n\
+             [models.\"{model}\"]\ncontext_length = 50000\n"
+        )
+    };
+    let problem = refused(&with("opnai/gpt-4o"), &[]);
+    assert!(
+        problem.contains("there is no provider \"opnai\"; did you mean \"openai/gpt-4o\"?"),
+        "{problem}"
+    );
+    let found = warned(&with("anthropic/claude-sonnet-4-5"), &[]);
+    assert!(
+        found.contains("there is no provider \"anthropic\""),
+        "{found}"
+    );
+    for plain in ["openai/gpt-4o", "meta-llama/llama-4", "gpt-*"] {
+        assert_eq!(warned(&with(plain), &[]), "", "{plain}");
+    }
+}
+
+#[test]
+fn the_settings_of_a_pattern_apply_to_its_models() {
+    let config = accepted(
+        "[providers.a]\nbase_url = \"https://api.anthropic.com/v1\"\nauth = \"none\"\n\
+         [models.\"claude-*\"]\ncontext_length = 50000\n\
+         [models.\"claude-opus-*\"]\ncontext_length = 60000\n",
+    );
+    let registry = Registry::new(&config).unwrap();
+    let window = |model| registry.resolve_target(model, None).unwrap().window.tokens;
+    assert_eq!(window("claude-sonnet-4-5"), 50_000);
+    assert_eq!(window("a/claude-opus-4-1"), 60_000);
+    let middle = refused("[models.\"*-sonnet\"]\ncontext_length = 50000", &[]);
+    assert!(middle.contains("must be a model's name"), "{middle}");
+}

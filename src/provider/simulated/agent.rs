@@ -4,9 +4,14 @@
 //!
 //! The same conversation gets the same answer for the same key, streamed or not.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
-use super::prompt::{count_tokens, find_end};
+use super::{
+    demo_agent::{QUESTION, find_names},
+    prompt::{count_tokens, find_end},
+};
 
 /// Of calls in one turn.
 const MAX_ROUNDS: usize = 7;
@@ -49,7 +54,7 @@ pub(super) fn make_reply(body: &Value, seed: u64, limit: u32) -> Reply {
     let call = follow_notice(body).or_else(|| call_tool(body, seed));
     let (tool, mut text) = match call {
         Some((tool, arguments)) => (Some(tool), arguments.to_string()),
-        None => (None, TEXT.to_owned()),
+        None => (None, name_all(body).unwrap_or_else(|| TEXT.to_owned())),
     };
     let name = tool.as_deref().map(count_tokens);
     let overhead = name.map_or(0, |tokens| tokens.saturating_add(3));
@@ -78,6 +83,19 @@ fn offered_tools(body: &Value) -> impl Iterator<Item = (&str, &Value)> {
     let tools = body["tools"].as_array().into_iter().flatten();
     let tools = tools.map(|tool| &tool["function"]);
     tools.filter_map(|tool| Some((tool["name"].as_str()?, tool)))
+}
+
+/// All names in the prompt, where the demo's agent asks for them.
+fn name_all(body: &Value) -> Option<String> {
+    let messages = list_messages(body);
+    let asks = messages
+        .iter()
+        .rev()
+        .take(2)
+        .any(|it| message_text(it).contains(QUESTION));
+    let texts: Vec<String> = messages.iter().map(message_text).collect();
+    let names: BTreeSet<&str> = texts.iter().flat_map(|text| find_names(text)).collect();
+    asks.then(|| names.into_iter().collect::<Vec<_>>().join(" "))
 }
 
 /// A call, unless a text is due.

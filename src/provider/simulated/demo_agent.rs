@@ -1,8 +1,25 @@
 //! The client of the demo: an agent that calls tools and keeps its whole history.
 //!
-//! Tasks and results are fixed texts, cycled by counters, so that every run is the same.
+//! Tasks and results are fixed texts, cycled by counters, so that every run is the same. Each task has the number of a
+//! ticket, and each result the path of a file: by these names one sees what the model still knows.
+
+use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
+
+use super::{
+    SimulatedApi,
+    prompt::{self, SimulatedPrompt},
+};
+
+/// The last request of a session. The model answers with the names that stand in its prompt.
+pub(super) const QUESTION: &str = "Name every ticket and every file of this session.";
+
+/// Of that answer, in tokens.
+const QUESTION_CAP: u32 = 2_500;
+
+/// The tokens that the agent leaves for an answer, where it drops its oldest messages itself.
+const ANSWER_ROOM: u32 = 1_000;
 
 const SYSTEM: &str = "You are a careful programmer working in the repository `harbour`, a service \
     for tide tables. Read before you write, keep changes small, run the tests after each of them, \
@@ -37,15 +54,18 @@ const CODE: &str = "pub fn level_at(&self, time: Instant) -> Option<Level> {
 #[derive(Clone, Debug)]
 pub struct DemoAgent {
     model: String,
+    /// Its name in the system prompt. Agents with different names share nothing in the provider's cache.
+    name: &'static str,
     messages: Vec<Value>,
     pub turn: usize,
     results: usize,
 }
 
 impl DemoAgent {
-    pub fn new(model: String) -> Self {
+    pub fn new(model: String, name: &'static str) -> Self {
         let mut agent = Self {
             model,
+            name,
             messages: Vec::new(),
             turn: 0,
             results: 0,
@@ -56,19 +76,62 @@ impl DemoAgent {
 
     /// The next request's body.
     pub fn write_request(&self) -> Vec<u8> {
+        self.make_request().to_string().into_bytes()
+    }
+
+    /// The body of a request that asks for all names.
+    pub fn write_question(&self) -> Vec<u8> {
+        let mut request = self.make_request();
+        request["tool_choice"] = "none".into();
+        request["max_tokens"] = QUESTION_CAP.into();
+        if let Some(messages) = request["messages"].as_array_mut() {
+            messages.push(json!({"role": "user", "content": QUESTION}));
+        }
+        request.to_string().into_bytes()
+    }
+
+    /// The share of all names of the session that an answer has.
+    pub fn count_known(&self, answer: &Value) -> (usize, usize) {
+        let text = answer["choices"][0]["message"]["content"].as_str();
+        let known: BTreeSet<&str> = find_names(text.unwrap_or_default()).collect();
+        (known.len(), self.turn + self.results)
+    }
+
+    /// Drops the oldest messages behind the system prompt until the next request fits a window, in tokens, as clients do
+    /// that keep to a window by themselves. `asks`: the next request is the question.
+    pub fn drop_oldest(&mut self, window: u32, asks: bool) {
+        let room = if asks { QUESTION_CAP } else { 0 } + ANSWER_ROOM;
+        loop {
+            let request = self.make_request();
+            let messages = prompt::list_messages(SimulatedApi::Chat, &request);
+            let prompt = SimulatedPrompt::count_prompt(0, &request, &messages);
+            // The newest message stays, and a result never stands without its call.
+            let is_orphan = self
+                .messages
+                .get(1)
+                .is_some_and(|first| first["role"] == "tool");
+            let fits = prompt.tokens.saturating_add(room) <= window;
+            if !is_orphan && (fits || self.messages.len() <= 2) {
+                return;
+            }
+            self.messages.remove(1);
+        }
+    }
+
+    fn make_request(&self) -> Value {
         let tools = TOOLS.iter().map(|(name, description, argument)| {
             json!({"type": "function", "function": {"name": name, "description": description,
                 "parameters": {"type": "object", "properties": {*argument: {"type": "string"}},
                     "required": [argument]}}})
         });
         let tools: Vec<Value> = tools.collect();
-        let body = json!({"model": self.model, "messages": self.messages, "tools": tools});
-        body.to_string().into_bytes()
+        json!({"model": self.model, "messages": self.messages, "tools": tools})
     }
 
     /// Begins a new session, as an agent does after a refusal.
     pub fn start_over(&mut self) {
-        self.messages = vec![json!({"role": "system", "content": SYSTEM})];
+        let system = format!("You are {}. {SYSTEM}", self.name);
+        self.messages = vec![json!({"role": "system", "content": system})];
         self.add_task();
     }
 
@@ -80,7 +143,8 @@ impl DemoAgent {
         for call in calls.clone() {
             let size = SIZES[self.results % SIZES.len()];
             self.results += 1;
-            let result: String = CODE.chars().cycle().take(size).collect();
+            let code: String = CODE.chars().cycle().take(size).collect();
+            let result = format!("src/stations/station_{}.rs\n{code}", self.results);
             self.messages
                 .push(json!({"role": "tool", "tool_call_id": call["id"], "content": result}));
         }
@@ -91,7 +155,17 @@ impl DemoAgent {
 
     fn add_task(&mut self) {
         let task = TASKS[self.turn % TASKS.len()];
-        self.messages.push(json!({"role": "user", "content": task}));
         self.turn += 1;
+        let task = format!("TIDE-{}: {task}", self.turn);
+        self.messages.push(json!({"role": "user", "content": task}));
     }
+}
+
+/// The names of tickets and files in a text.
+pub(super) fn find_names(text: &str) -> impl Iterator<Item = &str> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "_-/.".contains(c);
+    let words = text.split(move |c| !is_part(c));
+    let is_name =
+        |word: &&str| word.starts_with("TIDE-") || word.starts_with("src/stations/station_");
+    words.map(|word| word.trim_end_matches('.')).filter(is_name)
 }

@@ -19,6 +19,8 @@ use std::{
 };
 
 pub(super) use self::attempt::attempt_request;
+use http::StatusCode;
+
 use self::fallbacks::Fallbacks;
 pub use self::{
     fallbacks::PlacedRequest,
@@ -217,7 +219,7 @@ fn judge_attempt(
     result: &Result<ProviderReply, SendError>,
     permit: Permit<'_>,
 ) -> AttemptVerdict {
-    let own_key = matches!(provider.config.auth, Auth::Key(_));
+    let own_key = matches!(provider.config.auth, Auth::Key(..));
     let (outcome, label) = match result {
         Ok(reply) if reply.too_long => (RetryClass::Final, "answer"),
         Ok(reply) => match classify_status(reply.answer.status(), own_key) {
@@ -237,6 +239,17 @@ fn judge_attempt(
         Err(SendError::Broken(_)) => (RetryClass::Final, "failed"),
     };
     metrics.count_attempt(&provider.name, label);
+    if let (Ok(reply), Auth::Key(_, variable)) = (result, &provider.config.auth)
+        && reply.answer.status() == StatusCode::UNAUTHORIZED
+    {
+        let name = &*provider.name;
+        tracing::warn!(
+            provider = name,
+            variable = &**variable,
+            "provider {name} refused the key in {variable} (401); set it anew, or name another variable in \
+             providers.{name}.api_key_env"
+        );
+    }
     let now = Instant::now();
     match (outcome, result) {
         (RetryClass::Failed, _) | (_, Err(SendError::Broken(_))) => permit.record_failure(now),

@@ -234,7 +234,7 @@ async fn a_configured_model_summarises() {
             let fast = config.providers.get_mut("fast").unwrap();
             // The operator pays for it.
             let key = plimsoll::config::secret::Secret::new("sk-secret-fast");
-            fast.auth = plimsoll::config::Auth::Key(key);
+            fast.auth = plimsoll::config::Auth::Key(key, "KEY".into());
         });
     let proxy = proxy.start().await;
     let mut agent = busy_agent(&proxy).with("authorization", "Bearer sk-secret-own");

@@ -222,7 +222,7 @@ async fn a_clients_credentials_reach_one_base_url_only() {
         .provider("other", &keyed.provider)
         .provider("far", &far)
         .set(|config| {
-            let key = Auth::Key(Secret::new(ours));
+            let key = Auth::Key(Secret::new(ours), "KEY".into());
             config.providers.get_mut("other").unwrap().auth = key;
             let next = ["far/c", "other/b"].map(String::from);
             model(config, "m", 128_000, |m| m.fallback = next.into());

@@ -14,7 +14,7 @@ async fn both_kinds_of_credentials_pass_or_are_replaced() {
     let bearer = format!("Bearer {theirs}");
     let as_bearer = ("authorization", format!("Bearer {ours}"));
     let header = HeaderName::from_static("x-api-key");
-    let key = Auth::Key(Secret::new(ours.clone()));
+    let key = Auth::Key(Secret::new(ours.clone()), "KEY".into());
     for (auth, key_header, expected) in [
         (Auth::Client, None, None),
         (Auth::None, None, Some(vec![])),

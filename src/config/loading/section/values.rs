@@ -132,20 +132,21 @@ impl Section<'_> {
         self.resolve_secret(key, &variable)
     }
 
-    /// The secret in an environment variable. A variable that is empty or not set is refused as the value of
-    /// `key`.
+    /// The secret in an environment variable. `None` if the variable is empty or not set: the proxy does not start
+    /// then, and other commands warn.
     pub(crate) fn resolve_secret(&mut self, key: &str, variable: &str) -> Option<Secret> {
         let value = self.environment.get_variable(variable);
-        if value.is_none_or(|value| value.trim().is_empty()) {
-            // SECURITY: a user may have written the secret itself here; no log may show it.
-            let (shown, hint) = match is_variable(variable) {
-                true => (Some(format!("{variable:?}")), ""),
-                false => (None, " (the value is not shown, it may be a secret)"),
-            };
-            let message = format!(
-                "names an environment variable that is not set{hint}; set it, or name another"
-            );
-            self.refuse_value(key, shown, message);
+        let value = value.filter(|value| !value.trim().is_empty());
+        if value.is_none() {
+            match is_variable(variable) {
+                true => self.note_missing_variable(key, variable),
+                // SECURITY: a user may have written the secret itself here; no log may show it.
+                false => {
+                    let message = "names an environment variable that is not set (the value is not shown, it \
+                                   may be a secret); set it, or name another";
+                    self.refuse_value(key, None, message);
+                }
+            }
         }
         value.map(Secret::new)
     }
