@@ -20,7 +20,7 @@ use plimsoll::{
     config::GuardConfig,
     conversation::{Author, Conversation, Format},
     guard::{
-        self, Policy, Recall,
+        self, Policy, SessionKnowledge,
         injections::{Course, InjectionContent, InjectionRecord, Injections},
         ledger, profile,
     },
@@ -155,25 +155,37 @@ fn roomy_policy(settings: &GuardConfig) -> Policy<'_> {
 #[divan::bench(args = kinds())]
 fn plan(bencher: Bencher<'_, '_>, kind: BodyKind) {
     let (settings, conversation) = (settings(), kind.conversation());
-    let recall = Recall::default();
+    let knowledge = SessionKnowledge::default();
     bencher
         .counter(BytesCount::new(conversation.body.len()))
-        .bench(|| guard::plan(black_box(&conversation), &roomy_policy(&settings), &recall));
+        .bench(|| {
+            guard::plan(
+                black_box(&conversation),
+                &roomy_policy(&settings),
+                &knowledge,
+            )
+        });
 }
 
 /// The same with injections: an early course, and prompts after it that are put back.
 #[divan::bench(args = kinds().filter(|kind| kind.bytes >= 100_000))]
 fn plan_with_ours(bencher: Bencher<'_, '_>, kind: BodyKind) {
     let (settings, conversation) = (settings(), kind.conversation());
-    let recall = Recall {
+    let knowledge = SessionKnowledge {
         injections: injected_parts(&conversation),
-        ..Recall::default()
+        ..SessionKnowledge::default()
     };
-    let plan = guard::plan(&conversation, &roomy_policy(&settings), &recall);
+    let plan = guard::plan(&conversation, &roomy_policy(&settings), &knowledge);
     assert!(plan.report.stood_back.is_none() && plan.report.folded.is_some());
     bencher
         .counter(BytesCount::new(conversation.body.len()))
-        .bench(|| guard::plan(black_box(&conversation), &roomy_policy(&settings), &recall));
+        .bench(|| {
+            guard::plan(
+                black_box(&conversation),
+                &roomy_policy(&settings),
+                &knowledge,
+            )
+        });
 }
 
 const RECORDS: usize = 40;
@@ -216,10 +228,10 @@ fn injected_parts(conversation: &Conversation) -> Injections {
 #[divan::bench(args = kinds())]
 fn step(bencher: Bencher<'_, '_>, kind: BodyKind) {
     let (settings, body) = (settings(), kind.body());
-    let recall = Recall::default();
+    let knowledge = SessionKnowledge::default();
     bencher.counter(BytesCount::new(body.len())).bench(|| {
         let conversation = index_in(kind.format, black_box(body.clone()));
-        let plan = guard::plan(&conversation, &roomy_policy(&settings), &recall);
+        let plan = guard::plan(&conversation, &roomy_policy(&settings), &knowledge);
         plan.edits.apply(&conversation.body)
     });
 }
@@ -258,13 +270,13 @@ fn fit_180k_tokens(bencher: Bencher<'_, '_>, fit: FitKind) {
         .expect("bodies grow without end");
     let conversation = index_in(format, translate_as_spelt(&body, format, false));
     let policy = make_policy(profile, 128_000, &settings);
-    let recall = Recall::default();
-    let report = guard::plan(&conversation, &policy, &recall).report;
+    let knowledge = SessionKnowledge::default();
+    let report = guard::plan(&conversation, &policy, &knowledge).report;
     assert!(report.raw_before > report.budget.tokens, "it fits already");
     assert!(report.raw_after <= report.budget.tokens, "it does not fit");
     assert!(clears || report.folded.is_some(), "nothing was folded");
     bencher.bench(|| {
-        let plan = guard::plan(black_box(&conversation), &policy, &recall);
+        let plan = guard::plan(black_box(&conversation), &policy, &knowledge);
         plan.edits.apply(&conversation.body)
     });
 }

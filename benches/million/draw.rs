@@ -5,7 +5,7 @@ use std::fmt;
 use plimsoll::{
     config::GuardConfig,
     guard::{
-        Recall,
+        SessionKnowledge,
         profile::{PROFILES, Profile, find_profile},
     },
 };
@@ -35,7 +35,7 @@ pub(crate) struct DrawnCase {
     pub(crate) window: u32,
     pub(crate) profile: &'static Profile,
     pub(crate) settings: GuardConfig,
-    pub(crate) recall: Recall,
+    pub(crate) knowledge: SessionKnowledge,
     number: u64,
 }
 
@@ -67,9 +67,9 @@ impl DrawnCase {
             true => &PROFILES[random.below(PROFILES.len())],
             false => find_profile("openai").expect("a row of the table"),
         };
-        let mut recall = Recall::default();
+        let mut knowledge = SessionKnowledge::default();
         if random.chance(60) {
-            recall.injections = make_injected(&plans::index_conversation(&body), seed);
+            knowledge.injections = make_injected(&plans::index_conversation(&body), seed);
         }
         Self {
             window: random.weighted(&WINDOWS),
@@ -77,7 +77,7 @@ impl DrawnCase {
             recipe,
             profile,
             settings,
-            recall,
+            knowledge,
             number,
         }
     }
@@ -101,7 +101,7 @@ impl fmt::Debug for DrawnCase {
             .field("window", &self.window)
             .field("profile", &self.profile.name)
             .field("clear", &self.settings.clear)
-            .field("records", &self.recall.injections.records.len())
+            .field("records", &self.knowledge.injections.records.len())
             .finish_non_exhaustive()
     }
 }

@@ -140,7 +140,7 @@ fn check_conversation(seed: u64, at: u64, tally: &mut PlanTally) {
         &drawn.body,
         drawn.window,
         drawn.profile,
-        &drawn.recall,
+        &drawn.knowledge,
         &drawn.settings,
     );
     tally.count(&drawn, &plan);

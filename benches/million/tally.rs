@@ -29,7 +29,7 @@ impl PlanTally {
         }
         self.sizes[step] += 1;
         let report = &plan.report;
-        let recall = &drawn.recall.injections;
+        let recall = &drawn.knowledge.injections;
         let done = [
             ("went as it came", plan.edits.is_empty()),
             ("folded", report.folded.is_some()),

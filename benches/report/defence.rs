@@ -16,7 +16,7 @@ use plimsoll::{
     config::{ClearConfig, GuardConfig},
     conversation::{Author, BlockKind, Content, Conversation, Item},
     format::chat,
-    guard::{self, Plan, Recall, profile},
+    guard::{self, Plan, SessionKnowledge, profile},
 };
 use serde_json::{Value, json};
 
@@ -134,14 +134,14 @@ struct SessionEnd {
 impl SessionEnd {
     fn from_session(session: &Session, window: u32, settings: &GuardConfig) -> Self {
         let policy = make_policy(&profile::PROFILES[0], window, settings);
-        let mut recall = Recall::default();
+        let mut knowledge = SessionKnowledge::default();
         let mut last = None;
         for body in session.steps() {
             let conversation = chat::index_body(Bytes::from(body)).expect("a body can be indexed");
-            let plan = guard::plan(&conversation, &policy, &recall);
-            recall.memory = plan.memory.clone();
+            let plan = guard::plan(&conversation, &policy, &knowledge);
+            knowledge.memory = plan.memory.clone();
             let said = conversation.items.iter();
-            recall.messages = said.filter(|it| !it.author.is_system()).count();
+            knowledge.messages = said.filter(|it| !it.author.is_system()).count();
             last = Some((conversation, plan));
         }
         let (conversation, plan) = last.expect("a session has requests");
@@ -257,7 +257,7 @@ fn count_truncated(conversation: &Conversation, window: u32, settings: &GuardCon
             {"role": "tool", "tool_call_id": "c", "content": result["content"]},
         ]});
         let alone = chat::index_body(alone.to_string().into()).ok()?;
-        let report = guard::plan(&alone, &policy, &Recall::default()).report;
+        let report = guard::plan(&alone, &policy, &SessionKnowledge::default()).report;
         Some(report.raw_before - report.raw_after)
     });
     taken.sum()

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use plimsoll::{
     config::GuardConfig,
     conversation::Format,
-    guard::{self, Policy, Recall, profile::find_profile},
+    guard::{self, Policy, SessionKnowledge, profile::find_profile},
 };
 
 use crate::{
@@ -107,10 +107,10 @@ impl<'a> FormatClient<'a> {
     fn run_guarded(&self, session: &Session, keeps: bool, marking: Marking) -> Tally {
         let mut cache = self.new_cache();
         let mut tally = Tally::default();
-        let mut recall = Recall::default();
+        let mut knowledge = SessionKnowledge::default();
         for body in session.steps() {
             if !keeps {
-                recall = Recall::default();
+                knowledge = SessionKnowledge::default();
             }
             let body = translate_chat(&body, self.format, marking == Marking::Client);
             let conversation = self.format.index_body(body.into());
@@ -118,16 +118,19 @@ impl<'a> FormatClient<'a> {
             let mut fitted: Option<(Bytes, bool)> = None;
             // The request, and two more where it is too long.
             for _ in 0..3 {
-                let plan = guard::plan(&conversation, &self.policy, &recall);
+                let plan = guard::plan(&conversation, &self.policy, &knowledge);
                 let sent = plan.edits.apply(&conversation.body);
                 let marked =
                     (marking == Marking::Proxy).then(|| conversation.add_cache_markers(&sent));
                 let sent = marked.flatten().unwrap_or(sent).to_bytes();
                 let tokens = cache.count(&sent);
                 let (raw, profile) = (plan.report.raw_after, self.policy.profile);
-                recall.calibration = recall.calibration.learn_usage(raw, tokens as u32, profile);
-                recall.memory = plan.memory;
-                recall.messages = count_messages(&conversation);
+                knowledge.calibration =
+                    knowledge
+                        .calibration
+                        .learn_usage(raw, tokens as u32, profile);
+                knowledge.memory = plan.memory;
+                knowledge.messages = count_messages(&conversation);
                 let fits = tokens <= u64::from(self.policy.window);
                 fitted = Some((sent, fits));
                 if fits {

@@ -19,7 +19,7 @@ use plimsoll::{
         tokens::find_token_rule,
     },
     conversation::Format,
-    guard::{self, Policy, Recall, profile::find_profile},
+    guard::{self, Policy, SessionKnowledge, profile::find_profile},
 };
 use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64;
@@ -189,7 +189,7 @@ impl<'a> Setting<'a> {
             tokens: find_token_rule("gpt-4o", &profile),
             ..make_policy(&profile, self.window, self.settings)
         };
-        let mut recall = Recall::default();
+        let mut knowledge = SessionKnowledge::default();
         let mut forty = FortyLines::default();
         let mut native = NativeClearing::default();
         // What stood before each answer as it was made, by its number.
@@ -208,7 +208,7 @@ impl<'a> Setting<'a> {
             let body = Bytes::from(body.to_string());
             let (sent, left) = match fitter {
                 Fitter::Plimsoll => {
-                    let sent = self.fit(&body, &policy, &mut recall, &mut cache, &made);
+                    let sent = self.fit(&body, &policy, &mut knowledge, &mut cache, &made);
                     (sent.clone(), sent)
                 }
                 Fitter::FortyLines => {
@@ -269,7 +269,7 @@ impl<'a> Setting<'a> {
         &self,
         body: &Bytes,
         policy: &Policy<'_>,
-        recall: &mut Recall,
+        knowledge: &mut SessionKnowledge,
         cache: &mut BlockCache<'_>,
         made: &[u64],
     ) -> Bytes {
@@ -280,20 +280,21 @@ impl<'a> Setting<'a> {
         let mut sent = body.clone();
         // The request, and two more where it is too long.
         for _ in 0..3 {
-            let plan = guard::plan(&conversation, policy, recall);
+            let plan = guard::plan(&conversation, policy, knowledge);
             sent = plan.edits.apply(&conversation.body).to_bytes();
             let tokens = cache.count(&self.read(&sent, made));
             let raw = plan.report.raw_after;
             let fits = tokens <= u64::from(policy.window);
-            recall.calibration = recall
-                .calibration
-                .learn_usage(raw, tokens as u32, policy.profile);
+            knowledge.calibration =
+                knowledge
+                    .calibration
+                    .learn_usage(raw, tokens as u32, policy.profile);
             if fits {
-                recall.answers.largest = ANSWER_CAP / 2;
-                recall.memory = plan.memory;
-                recall.history = plan.history;
+                knowledge.answers.largest = ANSWER_CAP / 2;
+                knowledge.memory = plan.memory;
+                knowledge.history = plan.history;
                 let messages = conversation.items.iter();
-                recall.messages = messages.filter(|item| !item.author.is_system()).count();
+                knowledge.messages = messages.filter(|item| !item.author.is_system()).count();
                 break;
             }
         }

@@ -17,7 +17,7 @@ use plimsoll::{
     config::{CompactionConfig, GuardConfig, profile::AnswerFilling},
     conversation::Conversation,
     format::chat,
-    guard::{self, Plan, Recall, budget, estimate::Weights, profile},
+    guard::{self, Plan, SessionKnowledge, budget, estimate::Weights, profile},
     recovery::Language,
 };
 
@@ -99,10 +99,10 @@ fn find_due_moment(
 ) -> Option<DueSummary> {
     let settings = GuardConfig::default();
     let policy = make_policy(&profile::PROFILES[0], window, &settings);
-    let mut recall = Recall::default();
+    let mut knowledge = SessionKnowledge::default();
     for body in session.steps() {
         let conversation = chat::index_body(Bytes::from(body)).ok()?;
-        let plan = guard::plan(&conversation, &policy, &recall);
+        let plan = guard::plan(&conversation, &policy, &knowledge);
         let body = apply_plan(&conversation, &plan);
         let tokens = counter.request(&body);
         let budget = budget::compute_request_budget(&conversation, &policy);
@@ -111,17 +111,17 @@ fn find_due_moment(
                 &conversation,
                 &policy,
                 &plan.memory,
-                &recall.injections,
+                &knowledge.injections,
             )
         {
             return summarise_at(&conversation, &plan, due, (window, asked), counter, &body);
         }
-        recall.calibration =
-            recall
+        knowledge.calibration =
+            knowledge
                 .calibration
                 .learn_usage(plan.report.raw_after, tokens as u32, policy.profile);
-        recall.memory = plan.memory;
-        recall.messages = conversation.items.len();
+        knowledge.memory = plan.memory;
+        knowledge.messages = conversation.items.len();
     }
     None
 }

@@ -78,7 +78,7 @@ mod tests {
         config::GuardConfig,
         format::chat::index_body,
         guard::{
-            Recall,
+            SessionKnowledge,
             injections::{Course, Summary},
             profile::find_profile,
         },
@@ -134,11 +134,11 @@ mod tests {
         injections: &Injections,
     ) -> Option<SummaryRange> {
         let policy = policy(settings, window);
-        let recall = Recall {
+        let knowledge = SessionKnowledge {
             injections: injections.clone(),
-            ..Recall::default()
+            ..SessionKnowledge::default()
         };
-        let plan = guard::plan(conversation, &policy, &recall);
+        let plan = guard::plan(conversation, &policy, &knowledge);
         find_summary_range(conversation, &policy, &plan.memory, injections)
     }
 

@@ -60,8 +60,8 @@ fn a_plan_that_fails_the_lint_is_not_sent() {
         ..Plan::default()
     };
     let outline = vec![OutlineItem::Client(0), OutlineItem::Client(2)];
-    let recall = Recall::default();
-    let measured = MeasuredRequest::new(&conversation, &policy, &recall.past_answers());
+    let knowledge = SessionKnowledge::default();
+    let measured = MeasuredRequest::new(&conversation, &policy, &knowledge.past_answers());
     let view = RequestView {
         conversation: &conversation,
         units: &[],
@@ -69,7 +69,7 @@ fn a_plan_that_fails_the_lint_is_not_sent() {
         names_ids: false,
         scale: TokenScale::default(),
     };
-    let plan = lint_plan(plan, &outline, view, &measured, &recall);
+    let plan = lint_plan(plan, &outline, view, &measured, &knowledge);
     assert!(plan.edits.is_empty() && plan.report.folded.is_none());
     assert!(matches!(
         plan.report.stood_back,
@@ -84,21 +84,21 @@ fn a_request_over_its_budget_behind_a_course_is_no_new_cut() {
     let conversation = index_body(Bytes::from_static(body.as_bytes())).unwrap();
     let settings = GuardConfig::default();
     let policy = policy(&settings);
-    let mut recall = Recall {
+    let mut knowledge = SessionKnowledge {
         injections: Injections {
             course: Some(crate::support::made::make_course(2)),
             ..Injections::default()
         },
-        ..Recall::default()
+        ..SessionKnowledge::default()
     };
-    let first = plan(&conversation, &policy, &recall);
+    let first = plan(&conversation, &policy, &knowledge);
     assert!(first.report.folded.unwrap().new && !first.report.over_budget);
     // The same request, counted as more than its budget: nothing else of it can go.
-    recall.memory = first.memory.clone();
-    recall.messages = 3;
+    knowledge.memory = first.memory.clone();
+    knowledge.messages = 3;
     let (raw, budget) = (first.report.raw_after, first.report.budget.tokens);
-    recall.calibration = Calibration::default().learn_usage(raw, budget + 1, policy.profile);
-    let second = plan(&conversation, &policy, &recall);
+    knowledge.calibration = Calibration::default().learn_usage(raw, budget + 1, policy.profile);
+    let second = plan(&conversation, &policy, &knowledge);
     assert!(second.report.over_budget, "{:?}", second.report);
     assert!(!second.report.folded.unwrap().new);
     assert_eq!(second.memory.cut, first.memory.cut);
@@ -115,7 +115,7 @@ fn time_is_linear_in_pinned_messages() {
         let user = r#"{"role":"user","content":"u"}"#;
         let body = format!(r#"{{"messages":[{user}{answers}{stays}]}}"#);
         let conversation = index_body(Bytes::from(body)).unwrap();
-        let plan = plan(&conversation, &policy, &Recall::default());
+        let plan = plan(&conversation, &policy, &SessionKnowledge::default());
         assert!(plan.report.over_budget && plan.report.stood_back.is_none());
     }
 }
@@ -133,7 +133,7 @@ fn time_is_linear_in_what_is_left_out_of_a_turn() {
     let list = (0..200_000).map(user).collect::<Vec<_>>().join(",");
     let body = format!(r#"{{"messages":[{list}]}}"#);
     let conversation = index_body(Bytes::from(body)).unwrap();
-    let plan = plan(&conversation, &policy, &Recall::default());
+    let plan = plan(&conversation, &policy, &SessionKnowledge::default());
     assert!(plan.report.folded.unwrap().messages > 100_000);
 }
 
@@ -159,19 +159,19 @@ fn the_question_of_a_course_stays_until_a_cut_and_then_stands_in_its_ledger() {
         says("user", question),
     ];
     messages.extend((0..2).flat_map(call));
-    let mut recall = Recall {
+    let mut knowledge = SessionKnowledge {
         injections: Injections {
             course: Some(crate::support::made::make_course(5)),
             ..Injections::default()
         },
-        ..Recall::default()
+        ..SessionKnowledge::default()
     };
     let mut before = String::new();
     let mut is_told = false;
     for at in 2..80 {
         let body = format!(r#"{{"messages":[{}]}}"#, messages.join(","));
         let conversation = index_body(Bytes::from(body)).unwrap();
-        let planned = plan(&conversation, &policy(&settings), &recall);
+        let planned = plan(&conversation, &policy(&settings), &knowledge);
         let sent = planned.edits.apply(&conversation.body).to_bytes();
         let sent = String::from_utf8(sent.to_vec()).unwrap();
         assert!(sent.contains(question), "request {at}: {sent}");
@@ -183,9 +183,9 @@ fn the_question_of_a_course_stays_until_a_cut_and_then_stands_in_its_ledger() {
         }
         is_told |= !sent.contains(&says("user", question));
         before = sent;
-        recall.memory = planned.memory;
-        recall.history = planned.history;
-        recall.messages = messages.len();
+        knowledge.memory = planned.memory;
+        knowledge.history = planned.history;
+        knowledge.messages = messages.len();
         messages.extend([says("assistant", "done"), says("user", "go on")]);
         messages.extend(call(at));
     }
@@ -211,7 +211,7 @@ fn no_note_stands_in_the_voice_of_the_model() {
             profile: profile::find_profile("template").unwrap(),
             ..policy(&settings)
         };
-        let planned = plan(&conversation, &policy, &Recall::default());
+        let planned = plan(&conversation, &policy, &SessionKnowledge::default());
         assert!(planned.report.folded.is_some());
         let sent = planned.edits.apply(&conversation.body).to_bytes();
         let sent: serde_json::Value = serde_json::from_slice(&sent).unwrap();

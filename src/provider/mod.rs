@@ -6,23 +6,19 @@
 mod background;
 mod body_size;
 pub mod catalogue;
-mod connection_reuse;
 pub mod headers;
 mod http_client;
 pub mod learnt_windows;
 mod model_candidates;
 pub mod model_lists;
-mod model_notes;
 mod outgoing_request;
 pub mod overflow;
-mod query_parameters;
 mod registry;
 pub mod retry;
 #[cfg_attr(not(feature = "simulated"), path = "no_simulated.rs")]
 pub mod simulated;
 pub mod size_refusal;
 pub mod thinking_refusal;
-mod timeouts;
 mod upstream;
 mod upstream_client;
 mod warnings;
@@ -37,8 +33,8 @@ pub use self::{
     model_candidates::ModelCandidates,
     outgoing_request::{OutgoingRequest, Payload, Upload, UpstreamError},
     registry::{ModelListResult, OfferedModel, Registry, Target},
-    timeouts::IdleTimeoutBody,
     upstream::Provider,
+    upstream_client::IdleTimeoutBody,
     warnings::{collect_warnings, find_unknown_windows},
     window::{ASSUMED_WINDOW, Bounds, Window, WindowSource},
 };

@@ -1,5 +1,7 @@
 //! A provider. It is reached over the network or built in; callers see no difference.
 
+mod model_notes;
+
 use std::{
     io,
     num::NonZeroUsize,
@@ -14,11 +16,11 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Limited};
 use lru::LruCache;
 
+use self::model_notes::ModelNotes;
 use super::{
     OutgoingRequest, Payload, SIMULATED, UpstreamError, Window, WindowSource,
     breaker::Breaker,
     catalogue::{self, table::WindowTable},
-    model_notes::ModelNotes,
     simulated,
     upstream_client::{MODEL_PLACEHOLDER, UpstreamClient},
     warnings,

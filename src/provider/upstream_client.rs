@@ -5,6 +5,10 @@
 //! once more on a fresh one; there is no other retry here.
 //! CANCEL: dropping the future or the answer's body closes the connection (or resets the stream).
 
+mod connection_reuse;
+mod query_parameters;
+mod timeouts;
+
 use std::{error::Error, io, time::Duration};
 
 use http::{Response, header::UPGRADE};
@@ -14,12 +18,12 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Url;
 use tower::{layer::layer_fn, util::MapResponse};
 
-use super::{
-    OutgoingRequest, Payload, UpstreamError, begin_http_client,
+pub use self::timeouts::IdleTimeoutBody;
+use self::{
     connection_reuse::AnsweredConnections,
-    query_parameters,
-    timeouts::{IdleTimeoutBody, ProgressBody, UploadProgress},
+    timeouts::{ProgressBody, UploadProgress},
 };
+use super::{OutgoingRequest, Payload, UpstreamError, begin_http_client};
 use crate::{
     config::{ProviderConfig, secret::Secret},
     error::{IdleTimeoutError, TimeoutStage, format_error_chain},

@@ -21,7 +21,7 @@ use crate::{
     config::StoreConfig,
     conversation::Conversation,
     error::format_error_chain,
-    guard::Recall,
+    guard::SessionKnowledge,
     store::{StateToSave, Store, StoreError},
     telemetry::metrics::{Metrics, StoreOperation},
 };
@@ -98,9 +98,9 @@ pub struct InheritedSession {
 
 impl InheritedSession {
     /// The guard's memory of earlier requests.
-    pub fn to_recall(&self) -> Recall {
+    pub fn to_knowledge(&self) -> SessionKnowledge {
         let state = self.state.as_ref();
-        state.map(SessionState::to_recall).unwrap_or_default()
+        state.map(SessionState::to_knowledge).unwrap_or_default()
     }
 
     /// The state to fill in for the generation that now begins.

@@ -12,7 +12,7 @@ use crate::{
     compaction,
     conversation::Format,
     guard::{
-        AnswerHistory, GuardMemory, Recall, SentHistory, dropped_rounds,
+        AnswerHistory, GuardMemory, SentHistory, SessionKnowledge, dropped_rounds,
         estimate::Calibration,
         injections::{InjectionContent, InjectionRecord, Injections},
     },
@@ -149,8 +149,8 @@ impl SessionState {
     }
 
     /// The guard's memory of earlier requests.
-    pub fn to_recall(&self) -> Recall {
-        Recall {
+    pub fn to_knowledge(&self) -> SessionKnowledge {
+        SessionKnowledge {
             memory: self.guard.clone(),
             history: self.sent_history,
             calibration: self.calibration,
@@ -165,7 +165,7 @@ impl SessionState {
                 largest: self.largest_answer,
                 cap_was_hit: self.cap_was_hit,
             },
-            ..Recall::default()
+            ..SessionKnowledge::default()
         }
     }
 

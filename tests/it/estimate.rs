@@ -9,7 +9,7 @@ use plimsoll::{
     config::tokens::find_token_rule,
     format::chat::index_body,
     guard::{
-        self, Policy, Recall,
+        self, Policy, SessionKnowledge,
         estimate::{Calibration, Weights, estimate_message},
         profile::find_profile,
     },
@@ -60,7 +60,7 @@ fn a_half_full_window_is_untouched_on_first_sight() {
                 tokens: find_token_rule("gpt-4o", profile),
                 settings: &settings,
             };
-            let plan = guard::plan(&conversation, &policy, &Recall::default());
+            let plan = guard::plan(&conversation, &policy, &SessionKnowledge::default());
             let raw = plan.report.raw_before;
             assert!(plan.edits.is_empty(), "{tongue:?}, {raw} of {window}");
         }

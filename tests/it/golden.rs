@@ -10,7 +10,7 @@ use bytes::Bytes;
 use plimsoll::{
     config::{GuardConfig, tokens::find_token_rule},
     format::chat::index_body,
-    guard::{self, Policy, Recall, profile::find_profile},
+    guard::{self, Policy, SessionKnowledge, profile::find_profile},
 };
 
 const PROFILES: [&str; 3] = ["openai", "template", "gemini"];
@@ -41,7 +41,7 @@ fn golden_requests_are_guarded_as_recorded() {
                 settings: &settings,
             };
             let conversation = index_body(Bytes::from(body.clone())).unwrap();
-            let plan = guard::plan(&conversation, &policy, &Recall::default());
+            let plan = guard::plan(&conversation, &policy, &SessionKnowledge::default());
             let sent = plan.edits.apply(&conversation.body).to_bytes();
             assert_eq!(
                 strict::find_broken_rules(&body, &sent, policy.profile),

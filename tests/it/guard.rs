@@ -16,7 +16,7 @@ use plimsoll::{
     config::{GuardConfig, WhenUnsure},
     conversation::Conversation,
     guard::{
-        self, Plan, Recall,
+        self, Plan, SessionKnowledge,
         profile::{PROFILES, find_profile},
     },
 };
@@ -127,14 +127,14 @@ fn a_changing_system_message_moves_no_cut() {
                 .as_bytes(),
         )
     };
-    let with = guard::plan(&body(true), &policy, &Recall::default());
+    let with = guard::plan(&body(true), &policy, &SessionKnowledge::default());
     let folded = with.report.folded.expect("a fold");
-    let recall = Recall {
+    let knowledge = SessionKnowledge {
         memory: with.memory.clone(),
         messages: non_system_indices(&body(true)).len(),
-        ..Recall::default()
+        ..SessionKnowledge::default()
     };
-    let without = guard::plan(&body(false), &policy, &recall);
+    let without = guard::plan(&body(false), &policy, &knowledge);
     assert_eq!(without.memory, with.memory);
     let now = without.report.folded.expect("a fold");
     assert_eq!((now.messages, now.new), (folded.messages, false));
@@ -191,15 +191,15 @@ fn a_step_of_very_many_calls_is_guarded_fast() {
     let settings = settings();
     let policy = make_policy(find_profile("openai").unwrap(), 32_000, &settings);
     let body = index_conversation(&wide_step(30_000, &"word ".repeat(60)));
-    let plan = guard::plan(&body, &policy, &Recall::default());
+    let plan = guard::plan(&body, &policy, &SessionKnowledge::default());
     assert_eq!(plan.report.truncated.len(), 30_000);
     assert_eq!(plan.report.truncated[0].tool, "f29999");
-    let recall = Recall {
+    let knowledge = SessionKnowledge {
         memory: plan.memory.clone(),
         messages: body.items.len(),
-        ..Recall::default()
+        ..SessionKnowledge::default()
     };
-    let again = guard::plan(&body, &policy, &recall);
+    let again = guard::plan(&body, &policy, &knowledge);
     assert_eq!(apply_plan(&body, &again), apply_plan(&body, &plan));
 }
 
@@ -215,7 +215,7 @@ fn tool_names_in_placeholders_are_bounded() {
     let plan = guard::plan(
         &index_conversation(body.as_bytes()),
         &policy,
-        &Recall::default(),
+        &SessionKnowledge::default(),
     );
     assert_eq!(plan.report.truncated[0].tool, "n".repeat(64));
 }
@@ -228,10 +228,10 @@ fn guard_twice(content: &str, window: u32) -> (Plan, Bytes, Bytes) {
         r#"{{"messages":[{{"role":"user","content":"u"}},{{"role":"assistant","tool_calls":[{{"id":"a","function":{{"name":"f","arguments":""}}}}]}},{{"role":"tool","tool_call_id":"a","content":{content}}}]}}"#
     );
     let before = index_conversation(body.as_bytes());
-    let plan = guard::plan(&before, &policy, &Recall::default());
+    let plan = guard::plan(&before, &policy, &SessionKnowledge::default());
     let first = apply_plan(&before, &plan);
     let after = index_conversation(&first);
-    let again = guard::plan(&after, &policy, &Recall::default());
+    let again = guard::plan(&after, &policy, &SessionKnowledge::default());
     assert_eq!(again.report.raw_before, plan.report.raw_after);
     let second = apply_plan(&after, &again);
     (plan, first, second)
@@ -307,7 +307,7 @@ fn a_reminder_after_the_newest_question_does_not_displace_it() {
         ],
     ] {
         let conversation = result_text(&[messages.clone(), tail].concat());
-        let plan = guard::plan(&conversation, &policy, &Recall::default());
+        let plan = guard::plan(&conversation, &policy, &SessionKnowledge::default());
         assert!(plan.report.folded.is_some());
         let out = apply_plan(&conversation, &plan);
         let out = String::from_utf8_lossy(&out);
@@ -327,7 +327,11 @@ fn token_counts_saturate() {
         messages.push(serde_json::json!({"role": "tool", "tool_call_id": "a", "content": long}));
         messages.push(said_by("user", &long));
     }
-    let plan = guard::plan(&result_text(&messages), &policy, &Recall::default());
+    let plan = guard::plan(
+        &result_text(&messages),
+        &policy,
+        &SessionKnowledge::default(),
+    );
     assert_eq!(plan.report.raw_before, u32::MAX);
     assert!(plan.report.folded.is_some());
 }

@@ -16,7 +16,7 @@ use plimsoll::{
     config::GuardConfig,
     conversation::{Author, Conversation},
     guard::{
-        self, Plan, Policy, Recall,
+        self, Plan, Policy, SessionKnowledge,
         injections::{InjectedTools, InjectionContent, InjectionRecord, Injections},
         profile::{PROFILES, Profile, find_profile},
     },
@@ -39,8 +39,13 @@ fn messages(body: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// All properties of one plan with injections.
-fn check(body: &[u8], window: u32, profile: &Profile, recall: &Recall) -> Option<Plan> {
-    check_plan_unless_stood_back(body, window, profile, recall, &GuardConfig::default())
+fn check(
+    body: &[u8],
+    window: u32,
+    profile: &Profile,
+    knowledge: &SessionKnowledge,
+) -> Option<Plan> {
+    check_plan_unless_stood_back(body, window, profile, knowledge, &GuardConfig::default())
 }
 
 fn profiles_of(case: &GeneratedCase) -> Vec<&'static Profile> {
@@ -56,16 +61,16 @@ proptest! {
         let body = case.body();
         let ours = make_injected(&index_conversation(&body), seed);
         for profile in profiles_of(&case) {
-            check(&body, window, profile, &Recall { injections: ours.clone(), ..Recall::default() });
+            check(&body, window, profile, &SessionKnowledge { injections: ours.clone(), ..SessionKnowledge::default() });
         }
     }
 
     #[test]
     fn every_line_of_defence_is_valid_with_injections(case in any_conversation(50), window in prop::sample::select(&WINDOWS[..]), seed in any::<u64>()) {
         let body = annotate_randomly(&index_conversation(&case.body()), seed);
-        let recall = Recall { injections: make_injected(&index_conversation(&body), seed), ..Recall::default() };
+        let knowledge = SessionKnowledge { injections: make_injected(&index_conversation(&body), seed), ..SessionKnowledge::default() };
         for profile in profiles_of(&case) {
-            check_plan_unless_stood_back(&body, window, profile, &recall, &any_settings(seed));
+            check_plan_unless_stood_back(&body, window, profile, &knowledge, &any_settings(seed));
         }
     }
 
@@ -76,7 +81,7 @@ proptest! {
         let body = case.body();
         let profile = find_profile(profile.name).expect("a row of the table");
         let ours = make_injected(&index_conversation(&body), seed);
-        check(&body, window, profile, &Recall { injections: ours, ..Recall::default() });
+        check(&body, window, profile, &SessionKnowledge { injections: ours, ..SessionKnowledge::default() });
     }
 
     #[test]
@@ -112,11 +117,11 @@ fn check_new_course(body: &[u8], policy: &Policy<'_>) {
         course: Some(make_course(boundary)),
         ..Injections::default()
     };
-    let recall = Recall {
+    let knowledge = SessionKnowledge {
         injections: ours,
-        ..Recall::default()
+        ..SessionKnowledge::default()
     };
-    let Some(plan) = check(body, policy.window, policy.profile, &recall) else {
+    let Some(plan) = check(body, policy.window, policy.profile, &knowledge) else {
         panic!(
             "a course at {boundary} for {} is unsound",
             policy.profile.name
@@ -159,7 +164,7 @@ fn check_growth(
     let whole = index_conversation(&case.body());
     let all = random_records(&whole, non_system_indices(&whole).len(), seed);
     let mut random = Random::for_part(seed, 3);
-    let mut recall = Recall::default();
+    let mut knowledge = SessionKnowledge::default();
     // The start of the current course; earlier messages have no records of it.
     let mut began = 0;
     let mut last: Option<(Vec<Vec<u8>>, Option<u32>)> = None;
@@ -169,12 +174,12 @@ fn check_growth(
         let cleared = random.chance(10);
         if cleared {
             let boundary = guard::find_course_boundary(&conversation, &policy).expect("a boundary");
-            recall.injections.course = Some(make_course(boundary));
+            knowledge.injections.course = Some(make_course(boundary));
             began = count + 1;
         }
         let places = |record: &&InjectionRecord| (began..=count).contains(&(record.place as usize));
-        recall.injections.records = all.iter().filter(places).cloned().collect();
-        let Some(plan) = check_plan_unless_stood_back(&body, window, profile, &recall, settings)
+        knowledge.injections.records = all.iter().filter(places).cloned().collect();
+        let Some(plan) = check_plan_unless_stood_back(&body, window, profile, &knowledge, settings)
         else {
             return;
         };
@@ -187,8 +192,8 @@ fn check_growth(
             assert!(cleared || plan.memory.boundary() >= *boundary);
             // A prompt after a result cannot precede a question where roles must alternate: its
             // answer is missing. The client's messages are kept nevertheless.
-            let out =
-                plan.memory.alternates == Some(true) && asked_again(&conversation, recall.messages);
+            let out = plan.memory.alternates == Some(true)
+                && asked_again(&conversation, knowledge.messages);
             let same = now.iter().zip(last).take_while(|(a, b)| a == b).count();
             let theirs = messages(&body);
             let ours_alone = last[same..].iter().all(|it| !theirs.contains(it));
@@ -197,10 +202,10 @@ fn check_growth(
                 "the prefix changed without a cut"
             );
         }
-        check_prompt_at_end(&conversation, &policy, &recall);
+        check_prompt_at_end(&conversation, &policy, &knowledge);
         last = Some((now, plan.memory.boundary()));
-        recall.memory = plan.memory;
-        recall.messages = count;
+        knowledge.memory = plan.memory;
+        knowledge.messages = count;
     }
 }
 
@@ -214,20 +219,24 @@ fn asked_again(conversation: &Conversation, before: usize) -> bool {
 }
 
 /// A prompt at the end of the request leaves the prefix unchanged.
-fn check_prompt_at_end(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) {
+fn check_prompt_at_end(
+    conversation: &Conversation,
+    policy: &Policy<'_>,
+    knowledge: &SessionKnowledge,
+) {
     let place = non_system_indices(conversation).len() as u32;
-    let mut recall = recall.clone();
-    recall
+    let mut knowledge = knowledge.clone();
+    knowledge
         .injections
         .records
         .retain(|record| record.place < place);
-    let mut plan = guard::plan(conversation, policy, &recall);
+    let mut plan = guard::plan(conversation, policy, &knowledge);
     for urgent in [false, true] {
         let known = plan.memory.alternates;
         if !guard::may_prompt(conversation, policy.profile, known, urgent) {
             continue;
         }
-        let mut more = recall.clone();
+        let mut more = knowledge.clone();
         more.injections.records.push(InjectionRecord {
             place,
             what: InjectionContent::Prompt("[A prompt of the guard.]".into()),

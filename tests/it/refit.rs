@@ -17,7 +17,7 @@ use bytes::Bytes;
 use plimsoll::{
     config::{Config, ModelConfig},
     format::chat,
-    guard::{self, Recall, profile::find_profile},
+    guard::{self, SessionKnowledge, profile::find_profile},
 };
 use serde_json::{Value, json};
 
@@ -319,7 +319,7 @@ async fn a_request_that_may_be_too_long_is_sent_first() {
     let tokens = guard::plan(
         &conversation,
         &make_policy(profile, 200_000, &settings()),
-        &Recall::default(),
+        &SessionKnowledge::default(),
     )
     .report
     .raw_before;

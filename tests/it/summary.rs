@@ -15,7 +15,7 @@ use plimsoll::{
     conversation::{Conversation, units},
     format::chat::index_body,
     guard::{
-        self, Plan, Recall, StandBackReason,
+        self, Plan, SessionKnowledge, StandBackReason,
         profile::{PROFILES, Profile, find_profile},
     },
     recovery::Language,
@@ -46,7 +46,7 @@ fn summariser(profile: &'static Profile, own: bool, room: u32) -> Summariser {
 fn plan_of(conversation: &Conversation, profile: &'static Profile, window: u32) -> Option<Plan> {
     let settings = settings();
     let policy = make_policy(profile, window, &settings);
-    let plan = guard::plan(conversation, &policy, &Recall::default());
+    let plan = guard::plan(conversation, &policy, &SessionKnowledge::default());
     match plan.report.stood_back {
         Some(StandBackReason::Unsound(broken)) => panic!("unsound: {broken:?}"),
         Some(_) => None,
@@ -228,7 +228,7 @@ fn whole_summary(conversation: &Conversation, asked: Summariser) -> (usize, Stri
     settings.clear.enabled = false;
     let profile = asked.profile;
     let policy = make_policy(profile, WINDOW, &settings);
-    let plan = guard::plan(conversation, &policy, &Recall::default());
+    let plan = guard::plan(conversation, &policy, &SessionKnowledge::default());
     let ours = guard::injections::Injections::default();
     let due =
         find_summary_range(conversation, &policy, &plan.memory, &ours).expect("a summary is due");

@@ -100,7 +100,7 @@ impl GuardMemory {
 
 /// What earlier requests of the session taught about a conversation.
 #[derive(Clone, Debug, Default)]
-pub struct Recall {
+pub struct SessionKnowledge {
     pub memory: GuardMemory,
     /// How the last request went out, or the last round of this one.
     pub history: SentHistory,
@@ -129,7 +129,7 @@ pub struct Recall {
     pub foreign: Vec<Range<u32>>,
 }
 
-impl Recall {
+impl SessionKnowledge {
     /// What caps and shares take a raw token for. It stays as it was, so that the front of the prompt does, if a cache may
     /// hold an earlier prompt.
     pub(in crate::guard) fn token_scale(&self) -> TokenScale {

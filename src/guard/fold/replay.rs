@@ -31,7 +31,7 @@ use crate::{
         fold::{
             basis::CutBasis,
             cut_state::CutState,
-            memory::Recall,
+            memory::SessionKnowledge,
             note::{Note, PrefaceBase},
             vocabulary::Vocabulary,
         },
@@ -67,7 +67,7 @@ impl ReplayedConversation<'_> {
 /// A conversation on its way through its requests.
 pub(in crate::guard) struct Replay<'a> {
     view: RequestView<'a>,
-    recall: &'a Recall,
+    knowledge: &'a SessionKnowledge,
     pub(in crate::guard) cuts: MessageCuts<'a>,
     /// What results, media and arguments become if they are cleared.
     pub(in crate::guard) clearing: Clearing,
@@ -113,16 +113,16 @@ pub(in crate::guard) fn replay_conversation<'a>(
     measured: &MeasuredRequest<'_>,
     cuts: MessageCuts<'a>,
     injected: InjectedWeight,
-    recall: &'a Recall,
+    knowledge: &'a SessionKnowledge,
     alternates: Option<bool>,
 ) -> ReplayedConversation<'a> {
     let basis = CutBasis::from_policy(&view.policy);
-    let added = count_added_tokens(view, &cuts, &injected, recall);
-    let raw = |tokens| recall.calibration.to_raw_tokens(tokens, added);
-    let is_counted = recall.calibration.is_counted() || recall.was_refused;
+    let added = count_added_tokens(view, &cuts, &injected, knowledge);
+    let raw = |tokens| knowledge.calibration.to_raw_tokens(tokens, added);
+    let is_counted = knowledge.calibration.is_counted() || knowledge.was_refused;
     let low_water = basis.low_water();
     let rules = TurnRules::new(view, alternates);
-    let base = PrefaceBase::new(&recall.injections, view.names_ids);
+    let base = PrefaceBase::new(&knowledge.injections, view.names_ids);
     let begun = base.boundary.map(|boundary| {
         let begun = units::find_boundary_unit(view.units, boundary);
         rules.begin_with_thinking(begun)
@@ -130,7 +130,7 @@ pub(in crate::guard) fn replay_conversation<'a>(
     let removable = cuts.texts.list_removable_texts();
     let mut replay = Replay {
         view,
-        recall,
+        knowledge,
         clearing: Clearing::nothing(view.conversation.items.len()),
         weights: UnitWeights::new(view, &cuts, injected, measured.shares.tools),
         reasoning: BoundReasoning::weigh(view),
@@ -158,12 +158,12 @@ pub(in crate::guard) fn count_added_tokens(
     view: RequestView<'_>,
     cuts: &MessageCuts<'_>,
     injected: &InjectedWeight,
-    recall: &Recall,
+    knowledge: &SessionKnowledge,
 ) -> u32 {
-    if recall.counted {
+    if knowledge.counted {
         return 0;
     }
-    let fresh = units::first_new_message(view.units, recall.messages);
+    let fresh = units::first_new_message(view.units, knowledge.messages);
     with_injected(sum_tokens(&cuts.messages.tokens[fresh..]), injected.fresh)
 }
 
@@ -172,9 +172,9 @@ impl Replay<'_> {
     /// cuts are remembered are not replayed, unless they were cut for another window. Nor are those from before unit
     /// `begun`, with which a course or a summary begins.
     fn take_up_cuts(&mut self, basis: CutBasis, begun: Option<usize>) -> (Option<CutState>, usize) {
-        let (view, recall) = (self.view, self.recall);
+        let (view, knowledge) = (self.view, self.knowledge);
         let units = view.units;
-        let memory = recall.kept_memory();
+        let memory = knowledge.kept_memory();
         let mark = memory.cut.as_ref().filter(|_| basis == memory.basis);
         let mut state = mark.and_then(|mark| mark.find_cut(view.conversation, units));
         if let Some(begun) = begun {
@@ -187,8 +187,8 @@ impl Replay<'_> {
         };
         let mut from = begun.unwrap_or(0);
         if is_known {
-            self.begin_reasoning(recall.history.replayed);
-            let known = recall.messages.min(memory.planned as usize);
+            self.begin_reasoning(knowledge.history.replayed);
+            let known = knowledge.messages.min(memory.planned as usize);
             let fresh = units::first_new_message(units, known);
             let first =
                 units::find_unit_of_message(units, fresh).min(units.len().saturating_sub(1));
@@ -211,7 +211,7 @@ impl Replay<'_> {
             self.note.add_folded(unit);
         }
         let is_quiet =
-            self.budgets.early.is_none() && self.texts.is_empty() && !self.recall.is_cold;
+            self.budgets.early.is_none() && self.texts.is_empty() && !self.knowledge.is_cold;
         if is_quiet && self.is_below_least_mark() {
             return state;
         }
@@ -269,7 +269,7 @@ impl Replay<'_> {
     fn try_cut(&mut self, cut: RequestCut, request: Request, now: &mut Moment) {
         let Request { at, newest, .. } = request;
         let excess = self.over(at, now);
-        if cut.changes_newest() && (excess == 0 || self.recall.keeps_least) {
+        if cut.changes_newest() && (excess == 0 || self.knowledge.keeps_least) {
             return;
         }
         match cut {
@@ -340,7 +340,7 @@ impl Replay<'_> {
 
     /// Whether a request whose cache is gone is cut though it fits.
     fn is_due_cold(&self, at: usize, now: &Moment) -> bool {
-        self.recall.is_cold && !self.meets(self.budgets.middle(at), now)
+        self.knowledge.is_cold && !self.meets(self.budgets.middle(at), now)
     }
 
     /// Leaves annotated texts out while the request at `at` is over its budget.

@@ -5,7 +5,7 @@ use crate::{
     guard::{
         fold::{
             cut_state::CutMark,
-            memory::{GuardMemory, Recall},
+            memory::{GuardMemory, SessionKnowledge},
             preface::AppliedFold,
             replay::ReplayedConversation,
             sent_history::SentChanges,
@@ -30,7 +30,7 @@ pub(in crate::guard) fn assemble_plan(
     folding: AppliedFold,
     ledger: u32,
     injected: &PlacedInjections<'_>,
-    recall: &Recall,
+    knowledge: &SessionKnowledge,
 ) -> Plan {
     let (texts, messages) = (&fit.replay.cuts.texts, &fit.replay.cuts.messages);
     let mut edits = folding.edits;
@@ -40,12 +40,12 @@ pub(in crate::guard) fn assemble_plan(
             kept[at] = true;
         }
     }
-    let fresh = units::first_new_message(view.units, recall.messages);
+    let fresh = units::first_new_message(view.units, knowledge.messages);
     // A new conversation has no message that was sent before.
-    let sent_before = if recall.messages > 0 { fresh } else { 0 };
+    let sent_before = if knowledge.messages > 0 { fresh } else { 0 };
     let mut text_report = texts.collect_edits(&kept, sent_before, &mut edits);
     let digest = text_report.digest_figures();
-    text_report.new = digest != recall.memory.texts;
+    text_report.new = digest != knowledge.memory.texts;
     let mut memory = GuardMemory {
         basis: fit.basis,
         cut: Some(fit.state.to_mark(view.conversation, view.units))
@@ -57,7 +57,7 @@ pub(in crate::guard) fn assemble_plan(
         alternates: fit.alternates(),
         ..GuardMemory::default()
     };
-    let cleared = collect_cleared(view, fit, &kept, &recall.memory, &mut edits);
+    let cleared = collect_cleared(view, fit, &kept, &knowledge.memory, &mut edits);
     let cleared_messages = cleared.as_ref().map_or(&[][..], |it| &it.messages);
     let sent = |at: usize| kept[at] && cleared_messages.binary_search(&at).is_err();
     let truncated = messages.collect_edits(sent, fresh, &mut edits);
@@ -71,14 +71,16 @@ pub(in crate::guard) fn assemble_plan(
         &folding.order,
         injected.list_sent_records(&kept),
         tools.in_list,
-        recall.count_sent_messages(),
+        knowledge.count_sent_messages(),
     );
     let replayed = fit.replay.find_epoch();
-    let history = recall.continue_history(view.conversation, &changes, replayed);
+    let history = knowledge.continue_history(view.conversation, &changes, replayed);
     let epoch = history.epoch;
-    let moved = epoch != recall.history.epoch;
-    let injected = match moved && !recall.injections.records.is_empty() {
-        true => &PlacedInjections::find_places(view, &recall.injections, &recall.foreign, epoch),
+    let moved = epoch != knowledge.history.epoch;
+    let injected = match moved && !knowledge.injections.records.is_empty() {
+        true => {
+            &PlacedInjections::find_places(view, &knowledge.injections, &knowledge.foreign, epoch)
+        }
         false => injected,
     };
     let inserted = injected.insert_records(&kept, is_cut, folding.order, epoch, &mut edits);
@@ -97,7 +99,7 @@ pub(in crate::guard) fn assemble_plan(
         .zip(&messages.tokens)
         .filter(|(kept, _)| !**kept);
     let removed = removed.fold(0u32, |sum, (_, tokens)| sum.saturating_add(*tokens));
-    let course = recall.injections.course.as_ref();
+    let course = knowledge.injections.course.as_ref();
     let course = course.filter(|_| folding.prefaced);
     let report = Report {
         texts: text_report,
@@ -108,7 +110,7 @@ pub(in crate::guard) fn assemble_plan(
             kept: kept.iter().filter(|kept| **kept).count(),
             tokens: removed,
             new: memory.cut.as_ref().map(CutMark::parts)
-                != recall.memory.cut.as_ref().map(CutMark::parts),
+                != knowledge.memory.cut.as_ref().map(CutMark::parts),
         }),
         course: course.map(|course| course.number),
         tools: tools.in_list.union(tools.in_entry),
@@ -116,21 +118,21 @@ pub(in crate::guard) fn assemble_plan(
         records_left_out: inserted.records_left_out,
         reasoning_left_out: inserted.reasoning_left_out,
         raw_after,
-        expected: recall.calibration.to_expected_tokens(raw_after),
+        expected: knowledge.calibration.to_expected_tokens(raw_after),
         answer_cap,
         over_budget: raw_after > fit.high,
         sent,
         cleared,
-        ..measured.report_untouched(recall)
+        ..measured.report_untouched(knowledge)
     };
     let plan = Plan {
         edits,
         report,
         memory,
         history,
-        answer: recall.find_next_answer(view.conversation),
+        answer: knowledge.find_next_answer(view.conversation),
     };
-    lint_plan(plan, &inserted.outline, view, measured, recall)
+    lint_plan(plan, &inserted.outline, view, measured, knowledge)
 }
 
 /// The plan, or none where it breaks a rule that the conversation kept. `outline`: the messages of the edited conversation.
@@ -139,7 +141,7 @@ pub(in crate::guard) fn lint_plan(
     outline: &[OutlineItem],
     view: RequestView<'_>,
     measured: &MeasuredRequest<'_>,
-    recall: &Recall,
+    knowledge: &SessionKnowledge,
 ) -> Plan {
     let is_client = |item: &OutlineItem| matches!(item, OutlineItem::Client(_));
     if plan.report.folded.is_none() && outline.iter().all(is_client) {
@@ -158,7 +160,7 @@ pub(in crate::guard) fn lint_plan(
             names_ids: plan.memory.names_ids,
             ..GuardMemory::default()
         },
-        ..measured.stand_back(StandBackReason::Unsound(broken), recall)
+        ..measured.stand_back(StandBackReason::Unsound(broken), knowledge)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::guard::{
     fold::{
-        memory::{GuardMemory, Recall},
+        memory::{GuardMemory, SessionKnowledge},
         replay,
     },
     inject::{injections::Injections, placed_injections::InjectedWeight},
@@ -13,19 +13,19 @@ use crate::guard::{
 
 /// What is remembered, without cuts and without what the proxy adds. The caller has left only records that take text out
 /// of echoed answers.
-pub(in crate::guard) fn forget_cuts(recall: &Recall) -> Recall {
-    Recall {
+pub(in crate::guard) fn forget_cuts(knowledge: &SessionKnowledge) -> SessionKnowledge {
+    SessionKnowledge {
         memory: GuardMemory {
             cut: None,
-            ..recall.memory.clone()
+            ..knowledge.memory.clone()
         },
         sent: None,
         injections: Injections {
-            records: recall.injections.records.clone(),
+            records: knowledge.injections.records.clone(),
             ..Injections::default()
         },
         is_cold: false,
-        ..recall.clone()
+        ..knowledge.clone()
     }
 }
 
@@ -35,11 +35,11 @@ pub(in crate::guard) fn fit_results(
     measured: &MeasuredRequest<'_>,
     cuts: &mut MessageCuts<'_>,
     weight: &InjectedWeight,
-    recall: &Recall,
+    knowledge: &SessionKnowledge,
 ) {
-    let added = replay::count_added_tokens(view, cuts, weight, recall);
+    let added = replay::count_added_tokens(view, cuts, weight, knowledge);
     let budget = measured.budgets.current_budget().uncut_tokens();
-    let most = recall.calibration.to_raw_tokens(budget, added);
+    let most = knowledge.calibration.to_raw_tokens(budget, added);
     let messages = &mut cuts.messages;
     let sent = sum_tokens(&messages.tokens).saturating_add(measured.shares.tools);
     if sent > most {

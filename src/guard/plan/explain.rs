@@ -10,7 +10,7 @@ use crate::{
     config::profile::AnswerFilling,
     conversation::{Conversation, units},
     guard::{
-        fold::memory::{GuardMemory, Recall},
+        fold::memory::{GuardMemory, SessionKnowledge},
         plan::{
             make_plan,
             report::{INVALID, Plan, Report, StandBackReason},
@@ -144,11 +144,11 @@ pub fn explain_plan(
     model: ExplainedModel,
 ) -> (Bytes, PlanExplanation) {
     let calibration = model.calibration;
-    let recall = Recall {
+    let knowledge = SessionKnowledge {
         calibration,
-        ..Recall::default()
+        ..SessionKnowledge::default()
     };
-    let plan = make_plan::plan(conversation, policy, &recall);
+    let plan = make_plan::plan(conversation, policy, &knowledge);
     let report = &plan.report;
     let fitted = write_fitted(conversation, policy, &plan);
     let measure = |conversation: &Conversation| {
@@ -226,13 +226,13 @@ fn plan_shorter_prompt(conversation: &Conversation, policy: &Policy<'_>, plan: &
     };
     let mut memory = plan.memory.clone();
     memory.stand_on(&policy);
-    let recall = Recall {
+    let knowledge = SessionKnowledge {
         messages: memory.planned as usize,
         memory,
         was_refused: true,
-        ..Recall::default()
+        ..SessionKnowledge::default()
     };
-    make_plan::plan(conversation, &policy, &recall)
+    make_plan::plan(conversation, &policy, &knowledge)
 }
 
 impl PlanExplanation {

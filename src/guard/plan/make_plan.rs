@@ -6,7 +6,7 @@ use crate::{
         units::{self, Unit},
     },
     guard::{
-        fold::{memory::Recall, preface, replay},
+        fold::{memory::SessionKnowledge, preface, replay},
         grammar::role_alternation,
         inject::placed_injections::PlacedInjections,
         plan::{
@@ -20,7 +20,11 @@ use crate::{
 
 /// Plans the edits of a request. The edits are empty where the guard stands back, but for results that are truncated
 /// although the provider manages the history; the report says why.
-pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -> Plan {
+pub fn plan(
+    conversation: &Conversation,
+    policy: &Policy<'_>,
+    knowledge: &SessionKnowledge,
+) -> Plan {
     if conversation.asks_to_compact() {
         let mut settings = policy.settings.clone();
         settings.clear.enabled = false;
@@ -28,15 +32,15 @@ pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -
             settings: &settings,
             ..*policy
         };
-        let recall = compaction_request::forget_cuts(recall);
-        return plan_request(conversation, &policy, &recall, recall.names_ids());
+        let knowledge = compaction_request::forget_cuts(knowledge);
+        return plan_request(conversation, &policy, &knowledge, knowledge.names_ids());
     }
-    let (kept, offered) = (recall.names_ids(), recall.injections.names_ids);
-    let plan = plan_request(conversation, policy, recall, kept);
+    let (kept, offered) = (knowledge.names_ids(), knowledge.injections.names_ids);
+    let plan = plan_request(conversation, policy, knowledge, kept);
     // A new fold changes the front of the prompt anyway, so that ids may be named from then on.
     let is_new_fold = plan.report.folded.is_some_and(|it| it.new);
     match kept != offered && is_new_fold {
-        true => plan_request(conversation, policy, recall, offered),
+        true => plan_request(conversation, policy, knowledge, offered),
         false => plan,
     }
 }
@@ -44,17 +48,17 @@ pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -
 fn plan_request(
     conversation: &Conversation,
     policy: &Policy<'_>,
-    recall: &Recall,
+    knowledge: &SessionKnowledge,
     names_ids: bool,
 ) -> Plan {
     let compacts = conversation.asks_to_compact();
-    let measured = MeasuredRequest::new(conversation, policy, &recall.past_answers());
+    let measured = MeasuredRequest::new(conversation, policy, &knowledge.past_answers());
     let mut units = match split_guarded_units(conversation, policy) {
         Ok(units) => units,
         Err(reason) => {
             let is_managed = matches!(reason, StandBackReason::ProviderManages(_));
             if !is_managed || !conversation.format.rules().truncates_managed_history {
-                return measured.stand_back(reason, recall);
+                return measured.stand_back(reason, knowledge);
             }
             let view = RequestView {
                 conversation,
@@ -62,33 +66,34 @@ fn plan_request(
                 units: &units::split_units(conversation),
                 policy: *policy,
                 names_ids: false,
-                scale: recall.token_scale(),
+                scale: knowledge.token_scale(),
             };
-            return plan_managed_history(view, &measured, reason, recall);
+            return plan_managed_history(view, &measured, reason, knowledge);
         }
     };
     if compacts {
         units.iter_mut().for_each(|unit| unit.stays = true);
     }
-    let known = recall.find_settled_alternation(conversation);
+    let known = knowledge.find_settled_alternation(conversation);
     let profile = role_alternation::resolve_profile(conversation.format, policy.profile, known);
     let view = RequestView {
         conversation,
         units: &units,
         policy: policy.with_profile(&profile),
         names_ids,
-        scale: recall.token_scale(),
+        scale: knowledge.token_scale(),
     };
-    let epoch = recall.history.epoch;
-    let injected = PlacedInjections::find_places(view, &recall.injections, &recall.foreign, epoch);
-    let limits = recall.limits(&view.policy);
+    let epoch = knowledge.history.epoch;
+    let injected =
+        PlacedInjections::find_places(view, &knowledge.injections, &knowledge.foreign, epoch);
+    let limits = knowledge.limits(&view.policy);
     let mut cuts =
         MessageCuts::cut_messages(view, measured.tokens.clone(), Some(&injected), &limits);
-    let weight = injected.weigh_injections(recall.messages);
+    let weight = injected.weigh_injections(knowledge.messages);
     if compacts {
-        compaction_request::fit_results(view, &measured, &mut cuts, &weight, recall);
+        compaction_request::fit_results(view, &measured, &mut cuts, &weight, knowledge);
     }
-    let fit = replay::replay_conversation(view, &measured, cuts, weight, recall, known);
+    let fit = replay::replay_conversation(view, &measured, cuts, weight, knowledge, known);
     let profile =
         role_alternation::resolve_profile(conversation.format, policy.profile, fit.alternates());
     let view = RequestView {
@@ -98,7 +103,7 @@ fn plan_request(
     let note = &fit.replay.note;
     let (preface, ledger) = note.write_preface(&fit.state);
     let folding = preface::apply_fold(view, &fit.state.folded, &preface, note.stands_always());
-    assemble::assemble_plan(view, &measured, &fit, folding, ledger, &injected, recall)
+    assemble::assemble_plan(view, &measured, &fit, folding, ledger, &injected, knowledge)
 }
 
 /// The units of the conversation, or why the guard stands back.
@@ -121,19 +126,19 @@ fn plan_managed_history(
     view: RequestView<'_>,
     measured: &MeasuredRequest<'_>,
     reason: StandBackReason,
-    recall: &Recall,
+    knowledge: &SessionKnowledge,
 ) -> Plan {
     let mut results = ShortenedMessages::new(view, measured.tokens.clone());
     results.truncate_long_results();
-    let mut plan = measured.stand_back(reason, recall);
-    let fresh = units::first_new_message(view.units, recall.messages);
+    let mut plan = measured.stand_back(reason, knowledge);
+    let fresh = units::first_new_message(view.units, knowledge.messages);
     let truncated = results.collect_edits(|_| true, fresh, &mut plan.edits);
     let tools = measured.shares.tools;
     let sent = budget::measure_shares(tools, view.conversation, &view.policy, &results.tokens);
     plan.report = Report {
         truncated,
         raw_after: sent.total(),
-        expected: recall.calibration.to_expected_tokens(sent.total()),
+        expected: knowledge.calibration.to_expected_tokens(sent.total()),
         sent,
         ..plan.report
     };

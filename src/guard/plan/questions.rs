@@ -3,7 +3,7 @@
 use crate::{
     conversation::Conversation,
     guard::{
-        fold::memory::Recall,
+        fold::memory::SessionKnowledge,
         plan::{make_plan::plan, report::Plan},
         request::policy::Policy,
     },
@@ -13,20 +13,20 @@ use crate::{
 pub fn plan_without_new_cuts(
     conversation: &Conversation,
     policy: &Policy<'_>,
-    recall: Recall,
+    knowledge: SessionKnowledge,
 ) -> Plan {
-    let recall = Recall {
+    let knowledge = SessionKnowledge {
         ignores_budget: true,
-        ..recall
+        ..knowledge
     };
-    plan(conversation, policy, &recall)
+    plan(conversation, policy, &knowledge)
 }
 
 /// Raw tokens of the request if all old tool results in it were cleared.
 pub fn count_cleared_tokens(
     conversation: &Conversation,
     policy: &Policy<'_>,
-    recall: &Recall,
+    knowledge: &SessionKnowledge,
 ) -> u32 {
     let mut settings = policy.settings.clone();
     settings.clear.at = Some(0.0);
@@ -34,7 +34,7 @@ pub fn count_cleared_tokens(
         settings: &settings,
         ..*policy
     };
-    plan(conversation, &policy, recall).report.raw_after
+    plan(conversation, &policy, knowledge).report.raw_after
 }
 
 #[cfg(test)]
@@ -69,24 +69,24 @@ mod tests {
             tokens: unknown_model(),
             settings: &settings,
         };
-        let cut = plan(&conversation, &policy, &Recall::default());
+        let cut = plan(&conversation, &policy, &SessionKnowledge::default());
         assert!(!cut.edits.is_empty() && !cut.report.over_budget);
-        let uncut = plan_without_new_cuts(&conversation, &policy, Recall::default());
+        let uncut = plan_without_new_cuts(&conversation, &policy, SessionKnowledge::default());
         assert!(uncut.edits.is_empty() && uncut.memory.list_left_out().is_empty());
         // What the session has cut stays cut, and nothing more goes.
-        let recall = Recall {
+        let knowledge = SessionKnowledge {
             memory: cut.memory.clone(),
             messages: messages.len(),
-            ..Recall::default()
+            ..SessionKnowledge::default()
         };
-        let kept = plan_without_new_cuts(&conversation, &policy, recall);
+        let kept = plan_without_new_cuts(&conversation, &policy, knowledge);
         assert_eq!(kept.report.raw_after, cut.report.raw_after);
         let wide = Policy {
             window: 64_000,
             ..policy
         };
-        let cleared = count_cleared_tokens(&conversation, &wide, &Recall::default());
-        let sent = plan(&conversation, &wide, &Recall::default());
+        let cleared = count_cleared_tokens(&conversation, &wide, &SessionKnowledge::default());
+        let sent = plan(&conversation, &wide, &SessionKnowledge::default());
         assert_eq!(sent.report.raw_after, sent.report.raw_before);
         assert!(cleared < sent.report.raw_after / 2, "{cleared}");
     }

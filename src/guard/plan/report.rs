@@ -4,7 +4,7 @@ use crate::{
     conversation::edit::Edits,
     guard::{
         fold::{
-            memory::{GuardMemory, Recall},
+            memory::{GuardMemory, SessionKnowledge},
             sent_history::SentHistory,
         },
         grammar::lint::BrokenRules,
@@ -126,12 +126,12 @@ impl Report {
 
 impl MeasuredRequest<'_> {
     /// The report of a request that goes out unchanged.
-    pub(in crate::guard) fn report_untouched(&self, recall: &Recall) -> Report {
+    pub(in crate::guard) fn report_untouched(&self, knowledge: &SessionKnowledge) -> Report {
         let raw = self.shares.total();
         Report {
             raw_before: raw,
             raw_after: raw,
-            expected: recall.calibration.to_expected_tokens(raw),
+            expected: knowledge.calibration.to_expected_tokens(raw),
             budget: self.budgets.current_budget(),
             shares: self.shares,
             sent: self.shares,
@@ -140,14 +140,18 @@ impl MeasuredRequest<'_> {
     }
 
     /// The plan without edits, for a request that goes out unchanged.
-    pub(in crate::guard) fn stand_back(&self, reason: StandBackReason, recall: &Recall) -> Plan {
+    pub(in crate::guard) fn stand_back(
+        &self,
+        reason: StandBackReason,
+        knowledge: &SessionKnowledge,
+    ) -> Plan {
         Plan {
             report: Report {
                 stood_back: Some(reason),
-                ..self.report_untouched(recall)
+                ..self.report_untouched(knowledge)
             },
-            memory: recall.memory.clone(),
-            history: recall.history,
+            memory: knowledge.memory.clone(),
+            history: knowledge.history,
             ..Plan::default()
         }
     }

@@ -90,6 +90,9 @@ struct CutPart {
 /// attachments.
 pub(in crate::guard) struct ShortenedMessages<'a> {
     view: RequestView<'a>,
+    /// What does not pair stays as it came: its other half is not with the provider. Found once, since it is asked for
+    /// each unit.
+    keeps_unpaired: bool,
     /// Raw tokens of every message as it goes out.
     pub(in crate::guard) tokens: Vec<u32>,
     shortened: BTreeMap<usize, ShortenedMessage>,
@@ -104,6 +107,7 @@ impl<'a> ShortenedMessages<'a> {
     pub(in crate::guard) fn new(view: RequestView<'a>, tokens: Vec<u32>) -> Self {
         Self {
             view,
+            keeps_unpaired: view.conversation.managed_by_provider().is_none(),
             tokens,
             shortened: BTreeMap::new(),
             blocks: BTreeMap::new(),
@@ -302,13 +306,12 @@ impl<'a> ShortenedMessages<'a> {
         xxh3_128_with_seed(&message.digest.to_le_bytes(), place as u64 + 1)
     }
 
-    /// The results that may be cut. What does not pair stays as it came, if its other half is not with the provider.
+    /// The results that may be cut.
     fn list_results(&self, messages: Range<usize>) -> Vec<usize> {
         let units = self.view.units;
-        let keeps_unpaired = self.view.conversation.managed_by_provider().is_none();
         let is_kept = |at: usize| {
             let unit = units.get(units::find_unit_of_message(units, at));
-            keeps_unpaired && unit.is_some_and(|unit| unit.kind == UnitKind::Other)
+            self.keeps_unpaired && unit.is_some_and(|unit| unit.kind == UnitKind::Other)
         };
         let is_result = |at: &usize| {
             let item = self.view.item(*at);

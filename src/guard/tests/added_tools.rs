@@ -7,7 +7,7 @@ use crate::{
     conversation::Format,
     guard::{
         self,
-        fold::memory::Recall,
+        fold::memory::SessionKnowledge,
         inject::injections::{
             InjectedTools, InjectionContent, InjectionRecord, Injections, ToolSet,
         },
@@ -37,7 +37,7 @@ fn send_to(profile: &Profile, format: Format, body: &Value, place: u32) -> (Valu
         set,
         json: SCHEMAS.into(),
     };
-    let recall = Recall {
+    let knowledge = SessionKnowledge {
         injections: Injections {
             records: vec![
                 record(InjectionContent::Prompt("Write it down.".into())),
@@ -50,13 +50,13 @@ fn send_to(profile: &Profile, format: Format, body: &Value, place: u32) -> (Valu
             }),
             ..Injections::default()
         },
-        ..Recall::default()
+        ..SessionKnowledge::default()
     };
     let settings = settings();
     let plan = guard::plan(
         &conversation,
         &make_policy(profile, 64_000, &settings),
-        &recall,
+        &knowledge,
     );
     assert_eq!((plan.report.stood_back, plan.report.tools), (None, set));
     let sent = apply_plan(&conversation, &plan);

@@ -57,7 +57,7 @@ fn sent(format: Format, conversation: &Conversation, planned: &Plan) -> Vec<Valu
     let sent = planned.edits.apply(&conversation.body).to_bytes();
     let again = format.index_body(sent.clone()).unwrap();
     let settings = GuardConfig::counted_by_characters();
-    let second = plan(&again, &policy(&settings), &Recall::default());
+    let second = plan(&again, &policy(&settings), &SessionKnowledge::default());
     // Each text is rounded up by itself where it is planned.
     let (now, said) = (second.report.raw_before, planned.report.raw_after);
     assert!(now <= said + 4, "{now} sent, {said} planned");
@@ -74,16 +74,16 @@ fn sent(format: Format, conversation: &Conversation, planned: &Plan) -> Vec<Valu
     sent[list].as_array().unwrap().clone()
 }
 
-fn recall_after(planned: &Plan, conversation: &Conversation) -> Recall {
+fn knowledge_after(planned: &Plan, conversation: &Conversation) -> SessionKnowledge {
     let counted = conversation
         .items
         .iter()
         .filter(|it| !it.author.is_system());
-    Recall {
+    SessionKnowledge {
         memory: planned.memory.clone(),
         history: planned.history,
         messages: counted.count(),
-        ..Recall::default()
+        ..SessionKnowledge::default()
     }
 }
 
@@ -91,11 +91,11 @@ fn recall_after(planned: &Plan, conversation: &Conversation) -> Recall {
 /// without a state gets the same.
 fn grow(format: Format, task: &Value, steps: usize) -> Vec<Value> {
     let settings = GuardConfig::counted_by_characters();
-    let (mut messages, mut recall) = (vec![task.clone()], Recall::default());
+    let (mut messages, mut knowledge) = (vec![task.clone()], SessionKnowledge::default());
     let mut tasks = Vec::new();
     for at in 0..=steps {
         let conversation = index(format, &messages);
-        let planned = plan(&conversation, &policy(&settings), &recall);
+        let planned = plan(&conversation, &policy(&settings), &knowledge);
         assert!(!planned.report.over_budget, "request {at}");
         let now = sent(format, &conversation, &planned);
         tasks.push(now[0].clone());
@@ -104,13 +104,17 @@ fn grow(format: Format, task: &Value, steps: usize) -> Vec<Value> {
             messages.last().filter(|_| at > 0).or(now.last()),
             "{at}"
         );
-        let alone = plan(&conversation, &policy(&settings), &Recall::default());
+        let alone = plan(
+            &conversation,
+            &policy(&settings),
+            &SessionKnowledge::default(),
+        );
         assert_eq!(
             sent(format, &conversation, &alone)[0],
             now[0],
             "request {at}"
         );
-        recall = recall_after(&planned, &conversation);
+        knowledge = knowledge_after(&planned, &conversation);
         messages.extend(step(format, at, 2_000));
     }
     tasks
@@ -205,7 +209,11 @@ fn an_attachment_of_a_later_message_is_shortened_before_the_message_goes() {
         messages.extend(step(Format::Chat, at, 2_000));
     }
     let conversation = index(Format::Chat, &messages);
-    let planned = plan(&conversation, &policy(&settings), &Recall::default());
+    let planned = plan(
+        &conversation,
+        &policy(&settings),
+        &SessionKnowledge::default(),
+    );
     let now = sent(Format::Chat, &conversation, &planned);
     let asked = now
         .iter()
@@ -272,7 +280,11 @@ fn the_newest_message_is_shortened_as_far_as_it_must_whatever_follows_it() {
         ] {
             let messages = [before, vec![asked.clone(), behind.clone()]].concat();
             let conversation = index(Format::Chat, &messages);
-            let planned = plan(&conversation, &policy(&settings), &Recall::default());
+            let planned = plan(
+                &conversation,
+                &policy(&settings),
+                &SessionKnowledge::default(),
+            );
             let report = &planned.report;
             assert!(
                 !report.over_budget,
@@ -294,16 +306,16 @@ fn an_equal_message_that_came_before_stays_as_it_was_sent() {
     let asked = json!({"role": "user", "content": fenced_task(280)});
     let answer = json!({"role": "assistant", "content": "Done."});
     let mut messages = vec![system, asked.clone()];
-    let mut recall = Recall::default();
+    let mut knowledge = SessionKnowledge::default();
     let mut before: Vec<Value> = Vec::new();
     for request in 0..3 {
         let conversation = index(Format::Chat, &messages);
-        let planned = plan(&conversation, &policy(&settings), &recall);
+        let planned = plan(&conversation, &policy(&settings), &knowledge);
         let now = sent(Format::Chat, &conversation, &planned);
         if planned.report.folded.is_none() && planned.report.cleared.is_none() {
             assert!(now.starts_with(&before), "request {request}");
         }
-        recall = recall_after(&planned, &conversation);
+        knowledge = knowledge_after(&planned, &conversation);
         before = now;
         messages.extend([answer.clone(), asked.clone()]);
     }
@@ -316,7 +328,11 @@ fn a_request_to_compact_keeps_what_the_user_attached() {
     let trigger = json!({"type": "compaction_trigger"});
     let conversation = index(Format::Responses, &[asked.clone(), trigger]);
     assert!(conversation.asks_to_compact());
-    let planned = plan(&conversation, &policy(&settings), &Recall::default());
+    let planned = plan(
+        &conversation,
+        &policy(&settings),
+        &SessionKnowledge::default(),
+    );
     let sent = planned.edits.apply(&conversation.body).to_bytes();
     let sent: Value = serde_json::from_slice(&sent).unwrap();
     assert_eq!(sent["input"][0], asked);
@@ -340,7 +356,7 @@ fn the_words_of_the_newest_question_stay_where_a_step_follows_it() {
             window: 4_096,
             ..policy(&settings)
         };
-        let planned = plan(&conversation, &policy, &Recall::default());
+        let planned = plan(&conversation, &policy, &SessionKnowledge::default());
         let sent = planned.edits.apply(&conversation.body).to_bytes();
         let sent = String::from_utf8(sent.to_vec()).unwrap();
         assert!(!planned.report.over_budget);
@@ -363,11 +379,11 @@ fn the_words_of_a_short_task_stay_where_only_what_must_stay_is_sent() {
         input_limit: Some(1),
         ..policy(&settings)
     };
-    let recall = Recall {
+    let knowledge = SessionKnowledge {
         keeps_least: true,
-        ..Recall::default()
+        ..SessionKnowledge::default()
     };
-    let planned = plan(&conversation, &policy, &recall);
+    let planned = plan(&conversation, &policy, &knowledge);
     let sent = planned.edits.apply(&conversation.body).to_bytes();
     let sent: Value = serde_json::from_slice(&sent).unwrap();
     assert!(planned.report.folded.is_some());

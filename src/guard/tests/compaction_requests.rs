@@ -9,7 +9,7 @@ use crate::{
         self,
         fold::{
             compaction_note::{is_compaction_note, write_compaction_note},
-            memory::Recall,
+            memory::SessionKnowledge,
         },
         request::policy::Policy,
     },
@@ -55,7 +55,13 @@ fn policy(settings: &GuardConfig, window: u32) -> Policy<'_> {
 fn what_fits_is_untouched_and_what_does_not_loses_only_output() {
     let settings = GuardConfig::counted_by_characters();
     let all = index(steps(20, 400));
-    let plan = |window| guard::plan(&all, &policy(&settings, window), &Recall::default());
+    let plan = |window| {
+        guard::plan(
+            &all,
+            &policy(&settings, window),
+            &SessionKnowledge::default(),
+        )
+    };
     assert!(plan(128_000).edits.is_empty());
     let small = plan(8_000);
     let report = &small.report;
@@ -72,14 +78,18 @@ fn what_fits_is_untouched_and_what_does_not_loses_only_output() {
     turn.pop();
     let mut folds = GuardConfig::counted_by_characters();
     folds.clear.enabled = false;
-    let turn = guard::plan(&index(turn), &policy(&folds, 8_000), &Recall::default());
+    let turn = guard::plan(
+        &index(turn),
+        &policy(&folds, 8_000),
+        &SessionKnowledge::default(),
+    );
     assert!(!turn.memory.list_left_out().is_empty());
-    let recall = Recall {
+    let knowledge = SessionKnowledge {
         memory: turn.memory,
         messages: 41,
-        ..Recall::default()
+        ..SessionKnowledge::default()
     };
-    let again = guard::plan(&all, &policy(&settings, 8_000), &recall);
+    let again = guard::plan(&all, &policy(&settings, 8_000), &knowledge);
     assert!(again.report.folded.is_none() && !again.report.truncated.is_empty());
     assert!(again.memory.list_left_out().is_empty());
 }

@@ -10,7 +10,7 @@ use crate::{
     conversation::Format,
     guard::{
         self,
-        fold::memory::Recall,
+        fold::memory::SessionKnowledge,
         inject::{
             dropped_rounds::drop_messages,
             injections::{InjectionRecord, Injections},
@@ -62,7 +62,7 @@ proptest! {
     fn every_plan_is_valid_where_reasoning_is_bound(case in any_responses(12), window in any_window(), profile in any_profile()) {
         let profile = profile.for_model("gpt-6.2-sol");
         let (conversation, settings) = (RESPONSES.read(&case.body), settings());
-        let plan = guard::plan(&conversation, &make_policy(profile, window, &settings), &Recall::default());
+        let plan = guard::plan(&conversation, &make_policy(profile, window, &settings), &SessionKnowledge::default());
         let sent = apply_plan(&conversation, &plan);
         prop_assert_eq!(strict::responses::find_broken_rules(&case.body, &sent, profile.pairs_apart), []);
     }
@@ -110,7 +110,7 @@ fn a_message_between_two_thoughts_never_vanishes() {
     let conversation = RESPONSES.read(body.as_bytes());
     let settings = settings();
     let policy = make_policy(find_profile("openai").unwrap(), 8_000, &settings);
-    let plan = guard::plan(&conversation, &policy, &Recall::default());
+    let plan = guard::plan(&conversation, &policy, &SessionKnowledge::default());
     let sent: Value = serde_json::from_slice(&apply_plan(&conversation, &plan)).unwrap();
     let sent = sent["input"].as_array().unwrap();
     assert_eq!(sent.len(), list.len(), "{sent:?}");
@@ -154,7 +154,7 @@ fn an_answer_of_a_round_s_reasoning_goes_where_a_course_begins_with_it() {
         let conversation = RESPONSES.read(body.as_bytes());
         let settings = settings();
         let policy = make_policy(find_profile("openai").unwrap(), 64_000, &settings);
-        let recall = Recall {
+        let knowledge = SessionKnowledge {
             injections: Injections {
                 course: Some(make_course(4)),
                 records: vec![InjectionRecord {
@@ -163,9 +163,9 @@ fn an_answer_of_a_round_s_reasoning_goes_where_a_course_begins_with_it() {
                 }],
                 ..Injections::default()
             },
-            ..Recall::default()
+            ..SessionKnowledge::default()
         };
-        let plan = guard::plan(&conversation, &policy, &recall);
+        let plan = guard::plan(&conversation, &policy, &knowledge);
         assert_eq!(plan.report.stood_back, None);
         let sent: Value = serde_json::from_slice(&apply_plan(&conversation, &plan)).unwrap();
         let sent = sent["input"].as_array().unwrap();

@@ -12,7 +12,7 @@ use crate::{
     conversation::{Conversation, Format},
     guard::{
         self,
-        fold::memory::{GuardMemory, Recall},
+        fold::memory::{GuardMemory, SessionKnowledge},
         grammar::prompt_placement::may_prompt,
         inject::injections::{InjectedTools, InjectionContent, InjectionRecord, Injections},
         plan::report::Plan,
@@ -101,12 +101,12 @@ proptest! {
     fn a_plan_equals_that_of_chat_with_any_injections(case in any_conversation(40), window in any_window(), seed in any::<u64>()) {
         let body = annotate_randomly(&CHAT.read(&case.body()), seed);
         let chat = CHAT.read(&body);
-        let recall = Recall { injections: made::make_injected(&chat, seed), ..Recall::default() };
+        let knowledge = SessionKnowledge { injections: made::make_injected(&chat, seed), ..SessionKnowledge::default() };
         let settings = any_settings(seed);
         for profile in profiles_of(&case) {
-            let plan = plans::check_plan(&body, window, profile, &recall, &settings);
+            let plan = plans::check_plan(&body, window, profile, &knowledge, &settings);
             let toy = TOY.read(&body);
-            let toy_plan = guard::plan(&toy, &make_policy(profile, window, &settings), &in_toy(&recall));
+            let toy_plan = guard::plan(&toy, &make_policy(profile, window, &settings), &in_toy(&knowledge));
             assert_same_plan((&chat, &plan), (&toy, &toy_plan));
         }
     }
@@ -125,7 +125,7 @@ fn grow_both(case: &GeneratedCase, policy: &Policy<'_>, seed: u64) {
     let whole = CHAT.read(&case.body());
     let all = random_records(&whole, non_system_indices(&whole).len(), seed);
     let mut random = Random::for_part(seed, 3);
-    let mut chat_recall = Recall::default();
+    let mut chat_recall = SessionKnowledge::default();
     let mut toy_memory = GuardMemory::default();
     for body in case.session.clone().thinned(8).steps() {
         let (chat, toy) = (CHAT.read(&body), TOY.read(&body));
@@ -137,7 +137,7 @@ fn grow_both(case: &GeneratedCase, policy: &Policy<'_>, seed: u64) {
         }
         let known = all.iter().filter(|record| record.place as usize <= count);
         chat_recall.injections.records = known.cloned().collect();
-        let toy_recall = Recall {
+        let toy_recall = SessionKnowledge {
             memory: toy_memory,
             ..in_toy(&chat_recall)
         };
@@ -188,8 +188,8 @@ pub(super) fn without_digests(memory: &GuardMemory) -> GuardMemory {
 }
 
 /// The same injections in the toy format, without memory.
-fn in_toy(recall: &Recall) -> Recall {
-    let mut injections = Injections::clone(&recall.injections);
+fn in_toy(knowledge: &SessionKnowledge) -> SessionKnowledge {
+    let mut injections = Injections::clone(&knowledge.injections);
     for record in &mut injections.records {
         match &mut record.what {
             InjectionContent::Round(turn) => {
@@ -220,10 +220,10 @@ fn in_toy(recall: &Recall) -> Recall {
         },
         ..tools
     });
-    Recall {
+    SessionKnowledge {
         injections,
-        messages: recall.messages,
-        ..Recall::default()
+        messages: knowledge.messages,
+        ..SessionKnowledge::default()
     }
 }
 
@@ -235,13 +235,13 @@ fn text_of_a_round_is_removed_from_the_answer() {
         digest: text::digest_text(b"abc"),
     };
     let records = [made::calls_round(1), spoken].map(|what| InjectionRecord { place: 1, what });
-    let mut recall = Recall::default();
-    recall.injections.records = records.to_vec();
+    let mut knowledge = SessionKnowledge::default();
+    knowledge.injections.records = records.to_vec();
     let settings = settings();
     let policy = make_policy(find_profile("openai").unwrap(), 32_768, &settings);
     let (chat, toy) = (CHAT.read(body), TOY.read(body));
-    let plan = guard::plan(&chat, &policy, &recall);
-    let toy_plan = guard::plan(&toy, &policy, &in_toy(&recall));
+    let plan = guard::plan(&chat, &policy, &knowledge);
+    let toy_plan = guard::plan(&toy, &policy, &in_toy(&knowledge));
     assert_same_plan((&chat, &plan), (&toy, &toy_plan));
     let out = apply_plan(&toy, &toy_plan);
     assert!(String::from_utf8_lossy(&out).contains(r#""words":false"#));

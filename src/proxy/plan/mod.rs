@@ -31,7 +31,7 @@ use crate::{
     compaction::{CompactionStep, JobOutcome},
     config::profile::PastReasoning,
     conversation::Conversation,
-    guard::{self, Plan, Policy, Recall},
+    guard::{self, Plan, Policy, SessionKnowledge},
     health::{HealthLevel, limits::HealthLimits},
     provider::Target,
     proxy::{
@@ -67,7 +67,7 @@ pub fn plan_request(
     // If reasoning is bound, only the newest may stay, without a gap.
     let is_bound = policy.profile.past_reasoning == PastReasoning::Refused;
     let begins_anew = is_bound && foreign.last().is_some_and(|last| last.end == u32::MAX);
-    let recall = Recall {
+    let knowledge = SessionKnowledge {
         is_cold: is_cache_cold(conversation, inherited, target),
         leaves_out_reasoning: reasoning.leaves_out_all || begins_anew,
         foreign: if is_bound { Vec::new() } else { foreign },
@@ -77,9 +77,9 @@ pub fn plan_request(
     let begin_recovery = |rules| RecoveryStep::begin(conversation, inherited, &policy, rules, mode);
     let mut planned = PlannedRequest {
         target: target.clone(),
-        limits: level_limits(conversation, &policy, target, &recall),
+        limits: level_limits(conversation, &policy, target, &knowledge),
         mode,
-        recall,
+        knowledge,
         recovery: begin_recovery(rules),
         compaction,
         caution_waits_since_ms: None,
@@ -121,11 +121,11 @@ pub fn plan_next_turn(
     };
     planned.recovery.execute_tool_turn(&source, turn);
     // The round before has filled the cache, and its cuts stay. Its memory knows which reasoning it left out.
-    planned.recall.is_cold = false;
-    planned.recall.leaves_out_reasoning = false;
+    planned.knowledge.is_cold = false;
+    planned.knowledge.leaves_out_reasoning = false;
     if planned.plan.report.stood_back.is_none() && planned.mode == GuardMode::Guard {
-        planned.recall.sent = Some(planned.plan.memory.clone());
-        planned.recall.history = planned.plan.history;
+        planned.knowledge.sent = Some(planned.plan.memory.clone());
+        planned.knowledge.history = planned.plan.history;
     }
     let mut planned = replan_request(followed, planned);
     planned.guard_took += begun.elapsed();
@@ -190,7 +190,7 @@ pub fn plan_without_reasoning(
 ) -> PlannedRequest {
     let before = std::mem::replace(&mut planned.reasoning.is_bound, true);
     planned.reasoning.leaves_out_all = before && planned.reasoning.drop_by.is_none();
-    planned.recall.leaves_out_reasoning = true;
+    planned.knowledge.leaves_out_reasoning = true;
     replan_request(followed, planned)
 }
 
@@ -242,21 +242,21 @@ fn level_limits(
     conversation: &Conversation,
     policy: &Policy<'_>,
     target: &Target,
-    recall: &Recall,
+    knowledge: &SessionKnowledge,
 ) -> HealthLimits {
-    let budget = guard::session_budget(conversation, policy, &recall.past_answers()).tokens;
+    let budget = guard::session_budget(conversation, policy, &knowledge.past_answers()).tokens;
     target.compute_limits(policy.settings, Some(budget))
 }
 
 /// The guard's memory of earlier requests. A calibration holds for one model: another model begins anew.
-fn recall_for_target(app: &App, inherited: &InheritedSession, target: &Target) -> Recall {
-    let mut recall = inherited.to_recall();
+fn recall_for_target(app: &App, inherited: &InheritedSession, target: &Target) -> SessionKnowledge {
+    let mut knowledge = inherited.to_knowledge();
     if !is_same_model(inherited, target) {
         let (provider, model) = (&target.provider.name, &target.model);
-        recall.calibration = app.ratios.initial_calibration(provider, model);
-        recall.memory.scale = recall.calibration.to_scale();
+        knowledge.calibration = app.ratios.initial_calibration(provider, model);
+        knowledge.memory.scale = knowledge.calibration.to_scale();
     }
-    recall
+    knowledge
 }
 
 /// What the session knows of the model's reasoning; nothing of another model's.

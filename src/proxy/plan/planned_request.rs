@@ -7,7 +7,7 @@ use crate::{
     config::UsageMode,
     conversation::{Conversation, edit::Edits},
     format::beta_header::Beta,
-    guard::{AnswerCap, Plan, Policy, Recall, StandBackReason, injections::Injections},
+    guard::{AnswerCap, Plan, Policy, SessionKnowledge, StandBackReason, injections::Injections},
     health::limits::HealthLimits,
     provider::{Target, learnt_windows::RefusedPrompt, overflow::Overflow},
     proxy::{App, GuardMode, judged_answer::JudgedAnswer, recovery_step::RecoveryStep},
@@ -26,7 +26,7 @@ pub struct PlannedRequest {
     pub limits: HealthLimits,
     pub mode: GuardMode,
     /// The guard's memory of earlier requests, without the proxy's additions.
-    pub recall: Recall,
+    pub knowledge: SessionKnowledge,
     pub recovery: RecoveryStep,
     pub compaction: CompactionStep,
     /// Since when a due caution prompt waits for a summary, in milliseconds since 1970.
@@ -93,10 +93,10 @@ impl PlannedRequest {
     }
 
     /// The guard's memory of earlier requests, with what the proxy adds to this one.
-    pub fn to_recall(&self, conversation: &Conversation) -> Recall {
-        Recall {
+    pub fn to_knowledge(&self, conversation: &Conversation) -> SessionKnowledge {
+        SessionKnowledge {
             injections: self.collect_injections(conversation),
-            ..self.recall.clone()
+            ..self.knowledge.clone()
         }
     }
 
@@ -124,7 +124,7 @@ impl PlannedRequest {
     pub fn expected_tokens(&self) -> u32 {
         match self.mode {
             GuardMode::Guard => self.plan.report.expected,
-            _ => self.recall.calibration.to_expected_tokens(self.raw_sent),
+            _ => self.knowledge.calibration.to_expected_tokens(self.raw_sent),
         }
     }
 

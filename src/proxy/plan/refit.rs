@@ -28,12 +28,12 @@ pub fn refit_request(
         plan.report.raw_after < refused.raw_sent || cap(plan) < cap(&refused.plan)
     };
     let mut planned = remeasure_for_target(followed, refused.clone(), target);
-    planned.recall.was_refused = true;
+    planned.knowledge.was_refused = true;
     if let Some(counted) = counted {
         let profile = target.provider.config.profile;
-        let calibration = refused.recall.calibration;
-        planned.recall.calibration = calibration.learn_usage(refused.raw_sent, counted, profile);
-        planned.recall.counted = true;
+        let calibration = refused.knowledge.calibration;
+        planned.knowledge.calibration = calibration.learn_usage(refused.raw_sent, counted, profile);
+        planned.knowledge.counted = true;
     }
     let trial = find_best_trial(followed, &planned, is_smaller)?;
     trial.take_over(&mut planned);
@@ -57,7 +57,7 @@ pub fn clear_old_media(
     let memory =
         guard::clear_old_media(followed.conversation, &policy, &refused.plan.memory, most)?;
     let mut planned = refused.clone();
-    planned.recall.sent = Some(memory);
+    planned.knowledge.sent = Some(memory);
     planned = replan_request(followed, planned);
     planned.size_refits += 1;
     (planned.raw_sent < refused.raw_sent).then_some(planned)
@@ -78,7 +78,7 @@ pub fn halve_request(
     let policy = session_policy(&followed.session.app, &half, refused.reasoning);
     let mut memory = refused.plan.memory.clone();
     memory.stand_on(&policy);
-    held.recall.sent = Some(memory);
+    held.knowledge.sent = Some(memory);
     let smaller = refit_request(followed, &held, &half, None)?;
     let mut smaller = remeasure_for_target(followed, smaller, &refused.target);
     smaller.refits = refused.refits;
@@ -94,9 +94,9 @@ pub fn keep_least(
     let mut least = refused.target.clone();
     least.window.input = Some(LEAST_PROMPT);
     let mut refused = refused.clone();
-    refused.recall.keeps_least = true;
+    refused.knowledge.keeps_least = true;
     let mut smaller = refit_request(followed, &refused, &least, None)?;
-    smaller.recall.keeps_least = false;
+    smaller.knowledge.keeps_least = false;
     Some(smaller)
 }
 
@@ -108,7 +108,7 @@ pub fn remeasure_for_target(
 ) -> PlannedRequest {
     planned.target = target.clone();
     let policy = session_policy(&followed.session.app, target, planned.reasoning);
-    planned.limits = level_limits(followed.conversation, &policy, target, &planned.recall);
+    planned.limits = level_limits(followed.conversation, &policy, target, &planned.knowledge);
     planned.plan.memory.stand_on(&policy);
     planned
 }

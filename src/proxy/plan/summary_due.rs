@@ -9,7 +9,7 @@ use std::time::Instant;
 use super::{PlannedRequest, compaction_step::summary_user};
 use crate::{
     compaction::{self, BackoffSubject, choose_summary_model},
-    guard::{self, Recall},
+    guard::{self, SessionKnowledge},
     provider::breaker::BreakerState,
     proxy::{FollowedConversation, JudgedAnswer, SessionContext, judged_answer::reported_tokens},
     unix_time::unix_ms_now,
@@ -152,7 +152,7 @@ fn is_cut_anew(planned: &PlannedRequest) -> bool {
         let beyond = spans.map(|span| span.end.saturating_sub(span.start.max(summarised)));
         beyond.sum::<u32>()
     };
-    cut && count_beyond(&planned.plan.memory) > count_beyond(&planned.recall.memory)
+    cut && count_beyond(&planned.plan.memory) > count_beyond(&planned.knowledge.memory)
 }
 
 fn summary_threshold(session: &SessionContext, planned: &PlannedRequest) -> u32 {
@@ -174,11 +174,11 @@ fn is_past_threshold(
 fn clearable_tokens(followed: FollowedConversation<'_>, planned: &PlannedRequest) -> u32 {
     let conversation = followed.conversation;
     let policy = planned.build_policy(&followed.session.app);
-    let recall = Recall {
+    let knowledge = SessionKnowledge {
         memory: planned.plan.memory.clone(),
-        ..planned.to_recall(conversation)
+        ..planned.to_knowledge(conversation)
     };
-    let cleared = guard::count_cleared_tokens(conversation, &policy, &recall);
+    let cleared = guard::count_cleared_tokens(conversation, &policy, &knowledge);
     let freed = planned.plan.report.raw_after.saturating_sub(cleared);
-    (f64::from(freed) * planned.recall.calibration.slope()) as u32
+    (f64::from(freed) * planned.knowledge.calibration.slope()) as u32
 }

@@ -45,7 +45,7 @@ pub(super) fn find_best_trial(
 ) -> Option<Trial> {
     let policy = planned.build_policy(&followed.session.app);
     let session = followed.session.inherited.session;
-    let mut recall = planned.recall.clone();
+    let mut recall = planned.knowledge.clone();
     let mut best: Option<Trial> = None;
     let mut fault = None;
     for (kept, keeps_summary) in ORDER_OF_SACRIFICE {

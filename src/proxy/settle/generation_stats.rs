@@ -130,7 +130,7 @@ fn count_actions(session: &SessionContext, planned: &PlannedRequest) {
     }
     if let Some(folded) = report.folded.filter(|folded| folded.new) {
         metrics.folds.inc_by(u64::from(!course));
-        let before = planned.recall.memory.list_left_out();
+        let before = planned.knowledge.memory.list_left_out();
         let before: usize = before.iter().map(ExactSizeIterator::len).sum();
         let dropped = folded.messages.saturating_sub(before);
         metrics.dropped_messages.inc_by(dropped as u64);

@@ -25,7 +25,7 @@ pub(super) fn build_next_state(
     let level = judge_level(planned, answer);
     let target = &planned.target;
     let mut state = session.inherited.begin_generation();
-    state.calibration = planned.recall.calibration;
+    state.calibration = planned.knowledge.calibration;
     if let Some(reported) = reported.filter(|_| !answer.cut_in_silence) {
         let (profile, sent) = (target.provider.config.profile, planned.raw_sent);
         state.calibration = state.calibration.learn_usage(sent, reported, profile);

@@ -54,7 +54,7 @@ pub(super) fn begin_summary_before(
     mut source: SummarySource,
 ) -> Option<SummaryJob<SummarySource>> {
     let policy = planned.build_policy(&session.app);
-    let recall = planned.to_recall(&source.conversation);
+    let recall = planned.to_knowledge(&source.conversation);
     let uncut = guard::plan_without_new_cuts(&source.conversation, &policy, recall);
     source.tools_beta = planned.tools_beta(&uncut);
     begin_summary(session, planned, source, uncut.edits, &uncut.memory)
@@ -135,13 +135,13 @@ fn begin_job(
         && target.model == planned.target.model;
     let (ratios, config) = (&app.ratios, &app.config);
     let calibration = match is_same {
-        true => planned.recall.calibration,
+        true => planned.knowledge.calibration,
         false => ratios.initial_calibration(&target.provider.name, &target.model),
     };
     // Reasoning is not refused if the session knows that it is not stale. A summary request does not ask the provider to
     // drop reasoning.
     let is_valid =
-        planned.reasoning.drop_by.is_none() && planned.recall.knows_newest_answer(&conversation);
+        planned.reasoning.drop_by.is_none() && planned.knowledge.knows_newest_answer(&conversation);
     let repeats = is_same && (is_valid || !conversation.has_past_thinking());
     let language = planned.recovery.language();
     // SECURITY: drawn after the conversation was written, and never shown.

@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     config::GuardConfig,
     format::chat::index_body,
-    guard::{self, Policy, Recall, fence, injections::Injections, profile},
+    guard::{self, Policy, SessionKnowledge, fence, injections::Injections, profile},
 };
 
 const fn english(prompts: &Prompts) -> Wording<'_> {
@@ -205,11 +205,11 @@ fn a_preface_leaves_room_for_work_in_a_small_window() {
                 course: Some(course),
                 ..Injections::default()
             };
-            let recall = Recall {
+            let knowledge = SessionKnowledge {
                 injections,
-                ..Recall::default()
+                ..SessionKnowledge::default()
             };
-            let report = guard::plan(&conversation, &policy, &recall).report;
+            let report = guard::plan(&conversation, &policy, &knowledge).report;
             let budget = report.budget.tokens;
             assert!(report.raw_after <= budget * 3 / 4, "{window}: {report:?}");
         }

@@ -217,7 +217,7 @@ fn check_places(answer_at: u32, expected: &[u32], boundary: u32, messages: u32) 
         preface: "p".into(),
     });
     state.realign_places(answer_at);
-    let recall = state.to_recall();
+    let recall = state.to_knowledge();
     let records = recall.injections.records.iter();
     let places: Vec<u32> = records.map(|record| record.place).collect();
     assert_eq!(places, expected, "answer at {answer_at}");
@@ -282,7 +282,7 @@ proptest! {
         state.messages = messages;
         state.recovery.course = Some(Course { number: 2, boundary, preface: "p".into() });
         state.realign_places(answer_at);
-        let recall = state.to_recall();
+        let recall = state.to_knowledge();
         prop_assert!(recall.messages <= answer_at as usize);
         prop_assert!(recall.injections.records.iter().all(|record| record.place <= answer_at));
         prop_assert!(recall.injections.course.unwrap().boundary <= answer_at);

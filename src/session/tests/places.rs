@@ -24,7 +24,7 @@ async fn prompted(sessions: &Sessions, messages: &[Value], answer: &Value) {
 }
 
 fn places(inherited: &InheritedSession) -> Vec<u32> {
-    let records = inherited.to_recall().injections.records;
+    let records = inherited.to_knowledge().injections.records;
     records.iter().map(|record| record.place).collect()
 }
 
@@ -48,7 +48,7 @@ async fn a_prompt_before_an_answer_stays_before_it() {
         let inherited = find(&sessions, &next).await;
         assert_eq!(inherited.answer_at, place);
         assert_eq!(places(&inherited), [1, place]);
-        assert_eq!(inherited.to_recall().messages, place.min(4) as usize);
+        assert_eq!(inherited.to_knowledge().messages, place.min(4) as usize);
     }
     // Edited before that answer: its prompt is gone as well.
     let inherited = find(&sessions, &[&start[..], &[result("c1", "other")]].concat()).await;
@@ -77,7 +77,7 @@ async fn a_course_that_began_with_a_removed_remark_begins_with_the_answer() {
     });
     assert!(save(&sessions, &inherited, &state, &assistant("b")).await);
     let boundary = async |messages: &[Value]| {
-        let recall = find(&sessions, messages).await.to_recall();
+        let recall = find(&sessions, messages).await.to_knowledge();
         recall.injections.course.map(|course| course.boundary)
     };
     let echoed = [assistant("b"), user("next")];

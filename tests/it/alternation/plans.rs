@@ -3,7 +3,7 @@
 use plimsoll::{
     config::GuardConfig,
     guard::{
-        self, Recall,
+        self, SessionKnowledge,
         injections::Injections,
         profile::{PROFILES, Profile, find_profile},
     },
@@ -55,15 +55,15 @@ fn check_plan(
     body: &[u8],
     window: u32,
     profile: &'static Profile,
-    recall: &Recall,
+    knowledge: &SessionKnowledge,
 ) -> Option<Vec<u8>> {
     let settings = GuardConfig::default();
-    check_plan_unless_stood_back(body, window, profile, recall, &settings)?;
+    check_plan_unless_stood_back(body, window, profile, knowledge, &settings)?;
     let conversation = index_conversation(body);
     let plan = guard::plan(
         &conversation,
         &make_policy(profile, window, &settings),
-        recall,
+        knowledge,
     );
     let after = apply_plan(&conversation, &plan).to_vec();
     let shown = String::from_utf8_lossy(&after);
@@ -87,29 +87,29 @@ proptest! {
         let body = case.body();
         let of_ours = make_injected(&index_conversation(&body), seed);
         for profile in PROFILES {
-            check_plan(&body, window, profile, &Recall::default());
-            check_plan(&body, window, profile, &Recall { injections: of_ours.clone(), ..Recall::default() });
+            check_plan(&body, window, profile, &SessionKnowledge::default());
+            check_plan(&body, window, profile, &SessionKnowledge { injections: of_ours.clone(), ..SessionKnowledge::default() });
         }
     }
 
     #[test]
     fn an_alternating_conversation_grows_with_the_same_prefix(case in any_alternating(), window in prop::sample::select(&WINDOWS[..]), profile in prop::sample::select(PROFILES)) {
         let profile = find_profile(profile.name).unwrap();
-        let mut recall = Recall::default();
+        let mut knowledge = SessionKnowledge::default();
         let mut last = Vec::new();
         for body in case.session.clone().thinned(3).steps() {
-            let Some(out) = check_plan(&body, window, profile, &recall) else { return Ok(()) };
-            prop_assert_eq!(&Some(out.clone()), &check_plan(&body, window, profile, &Recall::default()));
+            let Some(out) = check_plan(&body, window, profile, &knowledge) else { return Ok(()) };
+            prop_assert_eq!(&Some(out.clone()), &check_plan(&body, window, profile, &SessionKnowledge::default()));
             let conversation = index_conversation(&body);
             let settings = GuardConfig::default();
-            let plan = guard::plan(&conversation, &make_policy(profile, window, &settings), &recall);
+            let plan = guard::plan(&conversation, &make_policy(profile, window, &settings), &knowledge);
             let report = &plan.report;
             let cut = report.folded.is_some_and(|it| it.new) || report.cleared.as_ref().is_some_and(|it| it.new);
             let now = messages(&out);
             prop_assert!(cut || now.starts_with(&last));
             last = now;
-            recall.memory = plan.memory;
-            recall.messages = non_system_indices(&conversation).len();
+            knowledge.memory = plan.memory;
+            knowledge.messages = non_system_indices(&conversation).len();
         }
     }
 }
@@ -140,20 +140,20 @@ fn two_user_messages_in_a_row_do_not_change_the_sent_prefix() {
     let policy = make_policy(find_profile("openai").unwrap(), 8_192, &settings);
     let mut messages = exchanges(50);
     let conversation = index_conversation(&body(&messages));
-    let plan = guard::plan(&conversation, &policy, &Recall::default());
+    let plan = guard::plan(&conversation, &policy, &SessionKnowledge::default());
     assert!(plan.report.folded.is_some());
     assert_eq!(plan.memory.alternates, Some(true));
     let before = self::messages(&apply_plan(&conversation, &plan));
-    let with = Recall {
+    let with = SessionKnowledge {
         memory: plan.memory,
         messages: non_system_indices(&conversation).len(),
-        ..Recall::default()
+        ..SessionKnowledge::default()
     };
     messages.push(message_by("user", 51));
     let body = body(&messages);
-    for recall in [with, Recall::default()] {
+    for knowledge in [with, SessionKnowledge::default()] {
         let conversation = index_conversation(&body);
-        let plan = guard::plan(&conversation, &policy, &recall);
+        let plan = guard::plan(&conversation, &policy, &knowledge);
         assert_eq!(plan.memory.alternates, Some(true));
         let after = self::messages(&apply_plan(&conversation, &plan));
         assert_eq!(after[..before.len()], before[..]);
@@ -174,7 +174,7 @@ fn without_alternating_roles_the_preface_is_a_message() {
     halved.insert(3, message_by("assistant", 99));
     for messages in [messages, greeted, halved] {
         let conversation = index_conversation(&body(&messages));
-        let plan = guard::plan(&conversation, &policy, &Recall::default());
+        let plan = guard::plan(&conversation, &policy, &SessionKnowledge::default());
         assert_eq!(plan.memory.alternates, Some(false));
         let after = self::messages(&apply_plan(&conversation, &plan));
         let note = after.iter().find(|it| {
@@ -189,10 +189,10 @@ fn alternation_is_not_judged_while_nothing_is_edited() {
     let settings = GuardConfig::default();
     let policy = make_policy(find_profile("openai").unwrap(), 200_000, &settings);
     let conversation = index_conversation(&body(&exchanges(5)));
-    let recall = Recall {
+    let knowledge = SessionKnowledge {
         injections: Injections::default(),
-        ..Recall::default()
+        ..SessionKnowledge::default()
     };
-    let plan = guard::plan(&conversation, &policy, &recall);
+    let plan = guard::plan(&conversation, &policy, &knowledge);
     assert_eq!(plan.memory.alternates, None);
 }

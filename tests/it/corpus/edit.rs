@@ -13,7 +13,9 @@ use plimsoll::{
     config::GuardConfig,
     conversation::Conversation,
     format::chat,
-    guard::{self, Policy, Recall, StandBackReason, injections::Injections, profile::PROFILES},
+    guard::{
+        self, Policy, SessionKnowledge, StandBackReason, injections::Injections, profile::PROFILES,
+    },
 };
 use serde::de::IgnoredAny;
 
@@ -58,11 +60,11 @@ fn is_json(body: &[u8]) -> bool {
 
 fn assert_holds(before: &Conversation, policy: &Policy<'_>, ours: Injections) {
     let with_ours = !(ours.records.is_empty() && ours.course.is_none() && ours.summary.is_none());
-    let recall = Recall {
+    let knowledge = SessionKnowledge {
         injections: ours,
-        ..Recall::default()
+        ..SessionKnowledge::default()
     };
-    let plan = guard::plan(before, policy, &recall);
+    let plan = guard::plan(before, policy, &knowledge);
     let after = plans::apply_plan(before, &plan);
     let _ = plan.report.format_actions();
     if let Some(stood_back) = plan.report.stood_back {

@@ -22,19 +22,19 @@ fn a_recorded_cut_stays_where_calibration_would_move_it() {
     let settings = settings();
     let policy = make_policy(find_profile("openai").unwrap(), 16_384, &settings);
     let conversation = long_chat();
-    let strict = Recall {
+    let strict = SessionKnowledge {
         calibration: guard::estimate::Calibration::from_ratio(2.0),
-        ..Recall::default()
+        ..SessionKnowledge::default()
     };
     let cut = guard::plan(&conversation, &policy, &strict);
-    let fresh = guard::plan(&conversation, &policy, &Recall::default());
+    let fresh = guard::plan(&conversation, &policy, &SessionKnowledge::default());
     assert_ne!(cut.memory, fresh.memory);
-    let recall = Recall {
+    let knowledge = SessionKnowledge {
         memory: cut.memory.clone(),
         messages: non_system_indices(&conversation).len(),
-        ..Recall::default()
+        ..SessionKnowledge::default()
     };
-    let later = guard::plan(&conversation, &policy, &recall);
+    let later = guard::plan(&conversation, &policy, &knowledge);
     assert_eq!(later.memory, cut.memory);
     assert_eq!(
         apply_plan(&conversation, &later),
@@ -48,15 +48,15 @@ fn a_cut_for_a_small_window_is_undone_in_a_large_one() {
     let profile = find_profile("openai").unwrap();
     let conversation = long_chat();
     let small = make_policy(profile, 8_192, &settings);
-    let cut = guard::plan(&conversation, &small, &Recall::default());
+    let cut = guard::plan(&conversation, &small, &SessionKnowledge::default());
     assert!(cut.report.folded.is_some());
-    let recall = Recall {
+    let knowledge = SessionKnowledge {
         memory: cut.memory,
         messages: non_system_indices(&conversation).len(),
-        ..Recall::default()
+        ..SessionKnowledge::default()
     };
     let large = make_policy(profile, 128_000, &settings);
-    let plan = guard::plan(&conversation, &large, &recall);
+    let plan = guard::plan(&conversation, &large, &knowledge);
     assert!(plan.edits.is_empty() && plan.memory.boundary().is_none());
 }
 
@@ -85,17 +85,17 @@ fn a_late_question_keeps_the_fold() {
     for profile in ["openai", "anthropic"] {
         let policy = make_policy(find_profile(profile).unwrap(), 8_192, &settings);
         let mut messages = worked_steps(100);
-        let before = guard::plan(&talk(&messages), &policy, &Recall::default());
+        let before = guard::plan(&talk(&messages), &policy, &SessionKnowledge::default());
         let folded = before.report.folded.expect("a fold").messages;
         messages.push(serde_json::json!({"role": "user", "content": "And?"}));
         let conversation = talk(&messages);
-        let after = guard::plan(&conversation, &policy, &Recall::default());
+        let after = guard::plan(&conversation, &policy, &SessionKnowledge::default());
         let now = after.report.folded.expect("a fold");
         assert!(now.messages >= folded, "{now:?}");
         // The question stays, also once it is before the cut.
         messages.extend(worked_steps(60).split_off(1));
         let conversation = talk(&messages);
-        let last = guard::plan(&conversation, &policy, &Recall::default());
+        let last = guard::plan(&conversation, &policy, &SessionKnowledge::default());
         assert!(last.report.folded.expect("a fold").messages > folded + 60);
         let out = apply_plan(&conversation, &last);
         assert!(String::from_utf8_lossy(&out).contains("And?"));
@@ -117,19 +117,19 @@ fn a_size_at_a_rounding_boundary_moves_no_cut() {
         messages.insert(1, serde_json::json!({"role": "user", "content": "Go."}));
         talk(&messages)
     };
-    let first = guard::plan(&body(1_450), &policy, &Recall::default());
-    let recall = |memory| Recall {
+    let first = guard::plan(&body(1_450), &policy, &SessionKnowledge::default());
+    let knowledge = |memory| SessionKnowledge {
         memory,
         messages: non_system_indices(&body(0)).len(),
-        ..Recall::default()
+        ..SessionKnowledge::default()
     };
-    let second = guard::plan(&body(1_560), &policy, &recall(first.memory.clone()));
-    let third = guard::plan(&body(1_450), &policy, &recall(second.memory.clone()));
+    let second = guard::plan(&body(1_560), &policy, &knowledge(first.memory.clone()));
+    let third = guard::plan(&body(1_450), &policy, &knowledge(second.memory.clone()));
     assert_eq!(first.memory, second.memory);
     assert_eq!(first.memory, third.memory);
     assert!(!second.report.folded.expect("a fold").new);
     // Without state the grid differs, so the test is not vacuous.
-    let alone = guard::plan(&body(1_560), &policy, &Recall::default());
+    let alone = guard::plan(&body(1_560), &policy, &SessionKnowledge::default());
     assert_ne!(alone.memory, first.memory);
 }
 
@@ -157,12 +157,12 @@ fn a_request_beyond_its_budget_by_the_error_of_the_estimate_is_sent_where_that_i
         let window = tokens_for(profile) * 97 / 100 + 1_024;
         let plan = plan_first(&conversation, profile, window, settings);
         assert_eq!(plan.edits.is_empty(), is_sent, "{profile}");
-        let recall = Recall {
+        let knowledge = SessionKnowledge {
             was_refused: true,
-            ..Recall::default()
+            ..SessionKnowledge::default()
         };
         let policy = make_policy(find_profile(profile).unwrap(), window, settings);
-        let again = guard::plan(&conversation, &policy, &recall);
+        let again = guard::plan(&conversation, &policy, &knowledge);
         assert!(!again.edits.is_empty(), "{profile}");
     }
     let far = plan_first(
@@ -181,7 +181,7 @@ fn plan_first(
     settings: &GuardConfig,
 ) -> Plan {
     let policy = make_policy(find_profile(profile).unwrap(), window, settings);
-    guard::plan(conversation, &policy, &Recall::default())
+    guard::plan(conversation, &policy, &SessionKnowledge::default())
 }
 
 #[test]
@@ -189,27 +189,29 @@ fn a_later_round_of_a_request_keeps_the_cuts_of_the_round_before() {
     let settings = counted_by_characters();
     let conversation = talk(&worked_steps(100));
     let profile = find_profile("openai").unwrap();
-    let plan = |window, recall: &Recall| {
+    let plan = |window, knowledge: &SessionKnowledge| {
         guard::plan(
             &conversation,
             &make_policy(profile, window, &settings),
-            recall,
+            knowledge,
         )
     };
-    let tokens = plan(200_000, &Recall::default()).report.raw_before;
+    let tokens = plan(200_000, &SessionKnowledge::default())
+        .report
+        .raw_before;
     // It fits, and is cut only because the cache is cold.
     let window = tokens * 65 / 64 + 1_100;
-    let cold = Recall {
+    let cold = SessionKnowledge {
         is_cold: true,
-        ..Recall::default()
+        ..SessionKnowledge::default()
     };
     let first = plan(window, &cold);
     assert!(!first.edits.is_empty());
-    let warm = plan(window, &Recall::default());
+    let warm = plan(window, &SessionKnowledge::default());
     assert!(warm.edits.is_empty());
-    let later = Recall {
+    let later = SessionKnowledge {
         sent: Some(first.memory.clone()),
-        ..Recall::default()
+        ..SessionKnowledge::default()
     };
     let second = plan(window, &later);
     assert_eq!(second.memory, first.memory);

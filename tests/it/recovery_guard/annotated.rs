@@ -7,7 +7,7 @@ use bytes::Bytes;
 use plimsoll::{
     config::GuardConfig,
     conversation::{Conversation, edit::Edits},
-    guard::{self, Recall},
+    guard::{self, SessionKnowledge},
     json::scan::{JsonScanner, MalformedJson, Span},
 };
 use proptest::prelude::*;
@@ -71,9 +71,9 @@ proptest! {
         for profile in profiles_of(&case) {
             let policy = make_policy(profile, window, &settings);
             for ours in [make_injected(&plain, seed), Default::default()] {
-                let recall = Recall { injections: ours, ..Recall::default() };
+                let knowledge = SessionKnowledge { injections: ours, ..SessionKnowledge::default() };
                 let sent = |conversation: &Conversation| {
-                    let plan = guard::plan(conversation, &policy, &recall);
+                    let plan = guard::plan(conversation, &policy, &knowledge);
                     let mut edits = plan.edits;
                     conversation.take_out_annotations(&mut edits);
                     let body = edits.apply(&conversation.body).to_bytes();

@@ -10,8 +10,13 @@ use super::*;
 use crate::support::drive::counted_by_characters;
 
 /// As the function of the parent, with texts of a known size.
-fn check(body: &[u8], window: u32, profile: &Profile, recall: &Recall) -> Option<Plan> {
-    check_plan_unless_stood_back(body, window, profile, recall, &counted_by_characters())
+fn check(
+    body: &[u8],
+    window: u32,
+    profile: &Profile,
+    knowledge: &SessionKnowledge,
+) -> Option<Plan> {
+    check_plan_unless_stood_back(body, window, profile, knowledge, &counted_by_characters())
 }
 
 fn value(body: &[u8]) -> Vec<Value> {
@@ -51,14 +56,14 @@ fn record_at(place: u32, what: InjectionContent) -> InjectionRecord {
     InjectionRecord { place, what }
 }
 
-fn recall_with(records: Vec<InjectionRecord>) -> Recall {
+fn recall_with(records: Vec<InjectionRecord>) -> SessionKnowledge {
     let ours = Injections {
         records,
         ..Injections::default()
     };
-    Recall {
+    SessionKnowledge {
         injections: ours,
-        ..Recall::default()
+        ..SessionKnowledge::default()
     }
 }
 
@@ -67,10 +72,11 @@ fn checked_plan(
     messages: &[Value],
     window: u32,
     profile: &str,
-    recall: &Recall,
+    knowledge: &SessionKnowledge,
 ) -> (Plan, Vec<Value>) {
     let body = body(messages);
-    let plan = check(&body, window, find_profile(profile).unwrap(), recall).expect("a sound plan");
+    let plan =
+        check(&body, window, find_profile(profile).unwrap(), knowledge).expect("a sound plan");
     let sent = value(&apply_plan(&index_conversation(&body), &plan));
     (plan, sent)
 }
@@ -82,9 +88,9 @@ fn a_prompt_is_at_the_end_of_a_truncated_result() {
     for content in [json!(long), parts] {
         let mut messages = vec![message_by("user", "the task")];
         messages.extend(step("a", &content));
-        let recall = recall_with(vec![record_at(3, InjectionContent::Prompt(PROMPT.into()))]);
+        let knowledge = recall_with(vec![record_at(3, InjectionContent::Prompt(PROMPT.into()))]);
         for profile in ["template", "mistral"] {
-            let (plan, sent) = checked_plan(&messages, 32_768, profile, &recall);
+            let (plan, sent) = checked_plan(&messages, 32_768, profile, &knowledge);
             assert_eq!(plan.report.truncated.len(), 1);
             assert_eq!((sent.len(), plan.report.records_left_out), (3, 0));
             let text = match &sent[2]["content"] {
@@ -97,7 +103,7 @@ fn a_prompt_is_at_the_end_of_a_truncated_result() {
             );
             assert!(sent[2].to_string().contains("characters truncated]"));
         }
-        let (_, sent) = checked_plan(&messages, 32_768, "openai", &recall);
+        let (_, sent) = checked_plan(&messages, 32_768, "openai", &knowledge);
         assert_eq!(sent.len(), 4);
         assert_eq!(
             (&sent[3]["role"], &sent[3]["content"]),
@@ -112,8 +118,8 @@ fn a_prompt_is_counted_with_the_result_it_is_added_to() {
     for chars in [49_700, 49_900, 50_000] {
         let mut messages = vec![message_by("user", "the task")];
         messages.extend(step("a", &json!("x".repeat(chars))));
-        let recall = recall_with(vec![record_at(3, InjectionContent::Prompt(PROMPT.into()))]);
-        let (plan, _) = checked_plan(&messages, 200_000, "template", &recall);
+        let knowledge = recall_with(vec![record_at(3, InjectionContent::Prompt(PROMPT.into()))]);
+        let (plan, _) = checked_plan(&messages, 200_000, "template", &knowledge);
         assert_eq!(plan.report.truncated.len(), usize::from(chars > 49_800));
     }
 }
@@ -121,10 +127,10 @@ fn a_prompt_is_counted_with_the_result_it_is_added_to() {
 #[test]
 fn a_paragraph_and_a_preface_share_the_first_question() {
     let messages = [message_by("system", "s"), message_by("user", "the task")];
-    let mut recall = recall_with(vec![record_at(1, InjectionContent::Prompt(PROMPT.into()))]);
-    recall.injections.course = Some(make_course(1));
+    let mut knowledge = recall_with(vec![record_at(1, InjectionContent::Prompt(PROMPT.into()))]);
+    knowledge.injections.course = Some(make_course(1));
     for profile in ["template", "openai"] {
-        let (plan, sent) = checked_plan(&messages, 8_192, profile, &recall);
+        let (plan, sent) = checked_plan(&messages, 8_192, profile, &knowledge);
         assert_eq!(
             (plan.report.course, plan.report.records_left_out),
             (Some(2), 0)
@@ -133,8 +139,8 @@ fn a_paragraph_and_a_preface_share_the_first_question() {
         assert!(text.starts_with("the task\n\n[Course 2, by"));
         assert!(text.ends_with(PROMPT));
     }
-    recall.memory.alternates = Some(false);
-    let (_, sent) = checked_plan(&messages, 8_192, "openai", &recall);
+    knowledge.memory.alternates = Some(false);
+    let (_, sent) = checked_plan(&messages, 8_192, "openai", &knowledge);
     assert_eq!(sent.len(), 4);
     assert!(
         sent[2]["content"]
@@ -158,15 +164,15 @@ fn reinserted_tool_rounds_are_between_question_and_answer() {
         digest: answer,
     };
     for (profile, alternates) in PROFILES.iter().flat_map(|it| [(it, true), (it, false)]) {
-        let mut recall = recall_with(vec![
+        let mut knowledge = recall_with(vec![
             record_at(1, InjectionContent::Prompt(PROMPT.into())),
             record_at(1, calls_round(2)),
             record_at(1, spoken.clone()),
             record_at(3, InjectionContent::Prompt(PROMPT.into())),
             record_at(3, block_round()),
         ]);
-        recall.memory.alternates = (!alternates).then_some(false);
-        let (plan, sent) = checked_plan(&messages, 8_192, profile.name, &recall);
+        knowledge.memory.alternates = (!alternates).then_some(false);
+        let (plan, sent) = checked_plan(&messages, 8_192, profile.name, &knowledge);
         assert_eq!(plan.report.records_left_out, 0);
         let roles: Vec<_> = sent.iter().map(|it| it["role"].as_str().unwrap()).collect();
         let alone = profile.adjacent_users != guard::profile::Acceptance::No && !alternates;
@@ -234,45 +240,45 @@ fn a_course_moves_the_cut_forward_only() {
     let settings = counted_by_characters();
     for profile in PROFILES {
         let policy = make_policy(profile, 8_192, &settings);
-        let mut recall = Recall::default();
+        let mut knowledge = SessionKnowledge::default();
         let before = loop_of(200);
-        let (plan, _) = checked_plan(&before, 8_192, profile.name, &recall);
+        let (plan, _) = checked_plan(&before, 8_192, profile.name, &knowledge);
         let fold = plan.memory.boundary().expect("a fold");
         let boundary =
             guard::find_course_boundary(&index_conversation(&body(&before)), &policy).unwrap();
         assert!(boundary > fold);
-        recall.memory = plan.memory;
-        recall.messages = before.len() - 1;
-        recall.injections.course = Some(make_course(boundary));
-        let (plan, sent) = checked_plan(&before, 8_192, profile.name, &recall);
+        knowledge.memory = plan.memory;
+        knowledge.messages = before.len() - 1;
+        knowledge.injections.course = Some(make_course(boundary));
+        let (plan, sent) = checked_plan(&before, 8_192, profile.name, &knowledge);
         assert_eq!(plan.memory.boundary(), Some(boundary));
         assert!(Value::from(sent).to_string().contains("r1: "));
         // Without memory, or with that of another grid, the course is sent nevertheless.
         for memory in [
             guard::GuardMemory::default(),
-            checked_plan(&before, 16_384, profile.name, &Recall::default())
+            checked_plan(&before, 16_384, profile.name, &SessionKnowledge::default())
                 .0
                 .memory,
         ] {
-            let other = Recall {
+            let other = SessionKnowledge {
                 memory,
-                injections: recall.injections.clone(),
-                ..Recall::default()
+                injections: knowledge.injections.clone(),
+                ..SessionKnowledge::default()
             };
             let (other, _) = checked_plan(&before, 8_192, profile.name, &other);
             assert_eq!(other.memory, plan.memory);
         }
-        recall.memory = plan.memory;
+        knowledge.memory = plan.memory;
         let after = loop_of(400);
-        let (plan, sent) = checked_plan(&after, 8_192, profile.name, &recall);
+        let (plan, sent) = checked_plan(&after, 8_192, profile.name, &knowledge);
         let moved = plan.memory.boundary().unwrap();
         assert!(moved > boundary && plan.report.folded.unwrap().new);
         let text = Value::from(sent).to_string();
         assert!(text.contains("r1: ") && !text.contains(guard::NOTE));
         // The newer of both applies.
-        recall.memory = plan.memory;
-        recall.messages = after.len() - 1;
-        let (plan, _) = checked_plan(&after, 8_192, profile.name, &recall);
+        knowledge.memory = plan.memory;
+        knowledge.messages = after.len() - 1;
+        let (plan, _) = checked_plan(&after, 8_192, profile.name, &knowledge);
         assert_eq!(plan.memory.boundary(), Some(moved));
         assert!(!plan.report.folded.unwrap().new);
     }
@@ -285,12 +291,12 @@ fn a_prompt_at_the_end_is_counted() {
         let policy = make_policy(find_profile(profile).unwrap(), 8_192, &settings);
         let messages = loop_of(3);
         let conversation = index_conversation(&body(&messages));
-        let bare = guard::plan(&conversation, &policy, &Recall::default()).report;
-        let recall = recall_with(vec![record_at(
+        let bare = guard::plan(&conversation, &policy, &SessionKnowledge::default()).report;
+        let knowledge = recall_with(vec![record_at(
             7,
             InjectionContent::Prompt("word ".repeat(600).into()),
         )]);
-        let asked = guard::plan(&conversation, &policy, &recall).report;
+        let asked = guard::plan(&conversation, &policy, &knowledge).report;
         let more = asked.raw_after - bare.raw_after;
         assert!((1_000..1_060).contains(&more), "{more}");
         assert_eq!(asked.raw_before, bare.raw_before);
@@ -307,17 +313,17 @@ fn injected_tools_do_not_move_a_cut() {
         ),
         set: ToolSet::Reminders,
     };
-    let (bare, _) = checked_plan(&messages, 8_192, "openai", &Recall::default());
-    let recall = Recall {
+    let (bare, _) = checked_plan(&messages, 8_192, "openai", &SessionKnowledge::default());
+    let knowledge = SessionKnowledge {
         memory: bare.memory.clone(),
         messages: messages.len(),
         injections: Injections {
             tools: Some(own),
             ..Injections::default()
         },
-        ..Recall::default()
+        ..SessionKnowledge::default()
     };
-    let (plan, _) = checked_plan(&messages, 8_192, "openai", &recall);
+    let (plan, _) = checked_plan(&messages, 8_192, "openai", &knowledge);
     assert!(!plan.report.tools.is_empty() && bare.report.tools.is_empty());
     assert_eq!(plan.memory, bare.memory);
     assert!(plan.report.raw_after > bare.report.raw_after);
@@ -331,7 +337,7 @@ fn injected_tools_do_not_move_a_cut() {
         let body = body.to_string().into_bytes();
         let settings = counted_by_characters();
         let policy = make_policy(find_profile("openai").unwrap(), 200_000, &settings);
-        let plan = guard::plan(&index_conversation(&body), &policy, &recall);
+        let plan = guard::plan(&index_conversation(&body), &policy, &knowledge);
         assert!(plan.report.tools.is_empty() && plan.edits.is_empty());
     }
 }
@@ -340,12 +346,12 @@ fn injected_tools_do_not_move_a_cut() {
 #[test]
 fn a_boundary_without_a_fold_is_not_reported() {
     let mut messages = vec![message_by("user", "the task"), message_by("developer", "s")];
-    let mut recall = recall_with(vec![record_at(1, InjectionContent::Prompt(PROMPT.into()))]);
-    recall.injections.course = Some(make_course(1));
-    let (_, first) = checked_plan(&messages, 8_192, "openai", &recall);
+    let mut knowledge = recall_with(vec![record_at(1, InjectionContent::Prompt(PROMPT.into()))]);
+    knowledge.injections.course = Some(make_course(1));
+    let (_, first) = checked_plan(&messages, 8_192, "openai", &knowledge);
     messages.extend([message_by("assistant", "a"), message_by("user", "more")]);
-    recall.messages = 1;
-    let (plan, second) = checked_plan(&messages, 8_192, "openai", &recall);
+    knowledge.messages = 1;
+    let (plan, second) = checked_plan(&messages, 8_192, "openai", &knowledge);
     assert_eq!(second[..first.len()], first[..]);
     assert_eq!(plan.memory.boundary(), None);
     assert!(plan.report.folded.is_none());
@@ -354,11 +360,11 @@ fn a_boundary_without_a_fold_is_not_reported() {
 /// The proxy then sends it without injections.
 #[test]
 fn a_request_too_large_only_by_injections_is_distinguished() {
-    let mut recall = recall_with(vec![record_at(
+    let mut knowledge = recall_with(vec![record_at(
         3,
         InjectionContent::Prompt("word ".repeat(600).into()),
     )]);
-    recall.injections.course = Some(make_course(1));
+    knowledge.injections.course = Some(make_course(1));
     for (words, alone, with_ours) in [
         (200, false, false),
         (1_300, false, true),
@@ -367,9 +373,9 @@ fn a_request_too_large_only_by_injections_is_distinguished() {
         let system = message_by("system", &"word ".repeat(words));
         let mut messages = vec![system, message_by("user", "the task")];
         messages.extend(step("a", &json!("r")));
-        let (plan, _) = checked_plan(&messages, 4_096, "openai", &Recall::default());
+        let (plan, _) = checked_plan(&messages, 4_096, "openai", &SessionKnowledge::default());
         assert_eq!(plan.report.over_budget, alone, "{words}");
-        let (plan, _) = checked_plan(&messages, 4_096, "openai", &recall);
+        let (plan, _) = checked_plan(&messages, 4_096, "openai", &knowledge);
         assert_eq!(plan.report.over_budget, with_ours, "{words}");
     }
 }
@@ -384,14 +390,14 @@ fn a_truncated_result_keeps_the_tighter_of_two_limits() {
     let mut messages = vec![message_by("user", "the task")];
     messages.extend(step("a", &json!("word ".repeat(20_000))));
     for (tight, says) in [(10_000, false), (1_000, true)] {
-        let mut recall = Recall::default();
-        recall.injections.tight_chars = Some(tight);
-        let (_, sent) = checked_plan(&messages, 200_000, "openai", &recall);
+        let mut knowledge = SessionKnowledge::default();
+        knowledge.injections.tight_chars = Some(tight);
+        let (_, sent) = checked_plan(&messages, 200_000, "openai", &knowledge);
         let text = sent[2]["content"].as_str().unwrap();
         assert!(text.chars().count() <= 4_060.min(tight));
         assert_eq!(text.contains("nearly full"), says);
         // A cut result is not cut again.
-        let (again, _) = checked_plan(&sent, 200_000, "openai", &recall);
+        let (again, _) = checked_plan(&sent, 200_000, "openai", &knowledge);
         assert!(again.report.truncated.is_empty());
     }
 }
@@ -406,11 +412,11 @@ proptest! {
         };
         let mut messages = vec![message_by("user", "the task")];
         messages.extend(step("a", &content));
-        let mut recall = Recall::default();
-        recall.injections.tight_chars = Some(tight);
-        let (plan, sent) = checked_plan(&messages, window, "openai", &recall);
+        let mut knowledge = SessionKnowledge::default();
+        knowledge.injections.tight_chars = Some(tight);
+        let (plan, sent) = checked_plan(&messages, window, "openai", &knowledge);
         prop_assume!(plan.report.raw_after <= plan.report.budget.tokens);
-        let (again, twice) = checked_plan(&sent, window, "openai", &recall);
+        let (again, twice) = checked_plan(&sent, window, "openai", &knowledge);
         prop_assert!(again.report.truncated.is_empty());
         prop_assert_eq!(twice, sent);
     }

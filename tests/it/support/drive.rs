@@ -7,7 +7,7 @@ use plimsoll::{
     config::{GuardConfig, WhenUnsure, tokens::find_token_rule},
     conversation::{Author, Conversation},
     format::chat,
-    guard::{self, Policy, Recall, profile::Profile},
+    guard::{self, Policy, SessionKnowledge, profile::Profile},
 };
 
 pub(crate) use super::plans::{apply_plan, make_policy};
@@ -44,7 +44,7 @@ pub(crate) fn raw_tokens_for(body: &Bytes, profile: &Profile, model: &str) -> u3
         tokens: find_token_rule(model, profile),
         ..make_policy(profile, u32::MAX / 4, &settings)
     };
-    guard::plan(&conversation, &policy, &Recall::default())
+    guard::plan(&conversation, &policy, &SessionKnowledge::default())
         .report
         .raw_before
 }
@@ -151,14 +151,14 @@ impl GuardedSession<'_> {
         mut sent: impl FnMut(usize, Bytes),
     ) -> SessionOutcome {
         let mut outcome = SessionOutcome::default();
-        let mut recall = Recall::default();
+        let mut knowledge = SessionKnowledge::default();
         for (number, body) in session.steps().enumerate() {
             if !self.keeps {
-                recall = Recall::default();
+                knowledge = SessionKnowledge::default();
             }
             sent(
                 number,
-                self.request(Bytes::from(body), &mut recall, &mut outcome),
+                self.request(Bytes::from(body), &mut knowledge, &mut outcome),
             );
             outcome.requests += 1;
         }
@@ -166,7 +166,12 @@ impl GuardedSession<'_> {
     }
 
     /// Sends one request, and refits it up to twice where it is too long for the provider.
-    fn request(&self, original: Bytes, recall: &mut Recall, outcome: &mut SessionOutcome) -> Bytes {
+    fn request(
+        &self,
+        original: Bytes,
+        knowledge: &mut SessionKnowledge,
+        outcome: &mut SessionOutcome,
+    ) -> Bytes {
         let profile = self.policy.profile;
         let conversation =
             chat::index_body(original.clone()).expect("a generated body can be indexed");
@@ -180,18 +185,18 @@ impl GuardedSession<'_> {
         };
         let mut tries = 0;
         loop {
-            let plan = guard::plan(&conversation, &self.policy, recall);
+            let plan = guard::plan(&conversation, &self.policy, knowledge);
             let body = apply_plan(&conversation, &plan);
             let tokens = self.meter.count(&body, profile);
-            recall.calibration =
-                recall
+            knowledge.calibration =
+                knowledge
                     .calibration
                     .learn_usage(plan.report.raw_after, tokens as u32, profile);
             if tokens > limit && tries < 2 {
                 outcome.over += usize::from(tries == 0);
                 tries += 1;
-                recall.memory = plan.memory;
-                recall.messages = conversation.items.len();
+                knowledge.memory = plan.memory;
+                knowledge.messages = conversation.items.len();
                 continue;
             }
             if tokens > limit {
@@ -207,8 +212,8 @@ impl GuardedSession<'_> {
                 Some(guard::StandBackReason::Unsound(_))
             ));
             outcome.refused += usize::from(self.is_refused(&original, &body));
-            recall.memory = plan.memory;
-            recall.messages = conversation.items.len();
+            knowledge.memory = plan.memory;
+            knowledge.messages = conversation.items.len();
             return body;
         }
     }

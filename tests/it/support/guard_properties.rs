@@ -19,7 +19,7 @@ use plimsoll::{
     config::{GuardConfig, WhenUnsure},
     conversation::{Author, BlockKind, Conversation, Format, Item, units},
     guard::{
-        self, Plan, Policy, Recall, StandBackReason,
+        self, Plan, Policy, SessionKnowledge, StandBackReason,
         profile::{PROFILES, Profile},
     },
     json::{scan::Span, text},
@@ -115,7 +115,7 @@ impl WireFormat {
         let settings = settings();
         let policy = make_policy(profile, window, &settings);
         let before = self.read(chat);
-        let plan = guard::plan(&before, &policy, &Recall::default());
+        let plan = guard::plan(&before, &policy, &SessionKnowledge::default());
         let asked = before.largest_answer_cap().unwrap();
         let after = self.index(apply_plan(&before, &plan));
         let now = after.largest_answer_cap().unwrap();
@@ -146,7 +146,7 @@ impl WireFormat {
     ) {
         let policy = make_policy(profile, window, settings);
         let before = self.read(chat);
-        let plan = guard::plan(&before, &policy, &Recall::default());
+        let plan = guard::plan(&before, &policy, &SessionKnowledge::default());
         let context = format!("window {window}, profile {}", profile.name);
         let after = apply_plan(&before, &plan);
         match plan.report.stood_back {

@@ -8,7 +8,7 @@ use plimsoll::{
     conversation::Conversation,
     format::chat::index_body,
     guard::{
-        self, Plan, Policy, Recall, StandBackReason, injections::InjectionContent, lint,
+        self, Plan, Policy, SessionKnowledge, StandBackReason, injections::InjectionContent, lint,
         profile::Profile,
     },
 };
@@ -63,10 +63,10 @@ pub(crate) fn check_plan_unless_stood_back(
     body: &[u8],
     window: u32,
     profile: &Profile,
-    recall: &Recall,
+    knowledge: &SessionKnowledge,
     settings: &GuardConfig,
 ) -> Option<Plan> {
-    let plan = check_plan(body, window, profile, recall, settings);
+    let plan = check_plan(body, window, profile, knowledge, settings);
     plan.report.stood_back.is_none().then_some(plan)
 }
 
@@ -75,12 +75,12 @@ pub(crate) fn check_plan(
     body: &[u8],
     window: u32,
     profile: &Profile,
-    recall: &Recall,
+    knowledge: &SessionKnowledge,
     settings: &GuardConfig,
 ) -> Plan {
     let policy = make_policy(profile, window, settings);
     let before = index_conversation(body);
-    let plan = guard::plan(&before, &policy, recall);
+    let plan = guard::plan(&before, &policy, knowledge);
     let context = format!("window {window}, profile {}", profile.name);
     let after = apply_plan(&before, &plan);
     match plan.report.stood_back {
@@ -106,7 +106,7 @@ pub(crate) fn check_plan(
         shown()
     );
     assert_untouched(&before, &after, &plan, &context);
-    assert_added_once(&before, &after, &plan, recall, &context);
+    assert_added_once(&before, &after, &plan, knowledge, &context);
     // The provider's request has no annotations.
     let after = without_annotations(&index_conversation(&after));
     let shown = || String::from_utf8_lossy(&after).into_owned();
@@ -116,11 +116,11 @@ pub(crate) fn check_plan(
         plan.report.budget.reserve,
     );
     // A paragraph has no frame, and the tokens of spoken text are rounded.
-    let slack = 20 + 4 * recall.injections.records.len() as u32;
+    let slack = 20 + 4 * knowledge.injections.records.len() as u32;
     let (now, said) = (again.report.raw_before, plan.report.raw_after);
     // A generated record may claim more characters in a round than there are, so the estimate of
     // the plan may be off by as much. No character counts more than two tokens.
-    let claimed = recall
+    let claimed = knowledge
         .injections
         .records
         .iter()
@@ -137,7 +137,7 @@ pub(crate) fn check_plan(
     let apart = f64::from(said.min(now)) <= mark && f64::from(said.max(now) + slack) > mark;
     // What was injected counts as turns and steps, so other results may be old ones past that mark.
     let cleared = settings.clear.enabled && f64::from(said.max(now) + slack) > mark;
-    let carried = cleared && !recall.injections.records.is_empty();
+    let carried = cleared && !knowledge.injections.records.is_empty();
     if said.max(now) + slack <= plan.report.budget.tokens && !apart && !carried {
         let second = apply_plan(&index_conversation(&after), &again);
         assert_eq!(
@@ -158,7 +158,7 @@ pub(crate) fn guard_again(sent: &Conversation, policy: &Policy<'_>, reserve: u32
             settings,
             ..*policy
         };
-        guard::plan(sent, &policy, &Recall::default())
+        guard::plan(sent, &policy, &SessionKnowledge::default())
     };
     let again = plan(&settings);
     if again.report.budget.reserve == reserve {
@@ -187,7 +187,7 @@ fn assert_added_once(
     before: &Conversation,
     after: &[u8],
     plan: &Plan,
-    recall: &Recall,
+    knowledge: &SessionKnowledge,
     context: &str,
 ) {
     let body = String::from_utf8_lossy(after);
@@ -196,7 +196,7 @@ fn assert_added_once(
     let theirs = String::from_utf8_lossy(&before.body)
         .matches(guard::NOTE)
         .count();
-    if recall.injections.course.is_some() {
+    if knowledge.injections.course.is_some() {
         assert_eq!(notes, theirs, "{context}: two prefaces");
         assert_eq!(
             prefaces,
@@ -206,7 +206,7 @@ fn assert_added_once(
     } else {
         assert!(notes <= theirs + usize::from(plan.report.folded.is_some()));
     }
-    if let Some(own) = &recall.injections.tools {
+    if let Some(own) = &knowledge.injections.tools {
         assert!(!plan.report.tools.is_empty());
         let (was, now) = (
             parse::parse_value(&before.body).unwrap(),

@@ -12,8 +12,8 @@ use crate::{
 impl Replay<'_> {
     /// Finds what results and media become if they are cleared, if anything may be.
     pub(super) fn prepare_clearing(&mut self) {
-        let may_clear = self.recall.kept_memory().cut.is_some()
-            || self.recall.is_cold
+        let may_clear = self.knowledge.kept_memory().cut.is_some()
+            || self.knowledge.is_cold
             || self.budgets.early.is_some()
             || !self.is_below_least_mark();
         if !may_clear || !self.view.policy.settings.clear.enabled {

@@ -105,7 +105,7 @@ impl Replay<'_> {
     /// The first answer whose reasoning is sent, by the cuts of the replay.
     pub(in crate::guard) fn find_epoch(&self) -> Epoch {
         if self.reasoning.leaves_out_all {
-            return self.recall.find_next_answer(self.view.conversation);
+            return self.knowledge.find_next_answer(self.view.conversation);
         }
         let until = self.reasoning.left_out_until;
         Epoch {

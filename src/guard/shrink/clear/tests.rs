@@ -8,7 +8,7 @@ use crate::{
     config::{GuardConfig, profile::find_profile},
     conversation::Conversation,
     format::chat::index_body,
-    guard::{self, fold::memory::Recall, plan::report::Plan, request::policy::Policy},
+    guard::{self, fold::memory::SessionKnowledge, plan::report::Plan, request::policy::Policy},
 };
 
 const WINDOW: u32 = 8_192;
@@ -26,7 +26,11 @@ fn of(messages: &[Value]) -> Conversation {
     index_body(Bytes::from(body)).unwrap()
 }
 
-fn planned(conversation: &Conversation, settings: &GuardConfig, recall: &Recall) -> Plan {
+fn planned(
+    conversation: &Conversation,
+    settings: &GuardConfig,
+    knowledge: &SessionKnowledge,
+) -> Plan {
     let policy = Policy {
         profile: find_profile("openai").unwrap(),
         window: WINDOW,
@@ -35,17 +39,17 @@ fn planned(conversation: &Conversation, settings: &GuardConfig, recall: &Recall)
         tokens: crate::config::tokens::unknown_model(),
         settings,
     };
-    guard::plan(conversation, &policy, recall)
+    guard::plan(conversation, &policy, knowledge)
 }
 
 /// The plan, and the messages that go out.
 fn cleared(messages: &[Value], settings: &GuardConfig) -> (Plan, Vec<Value>) {
     let conversation = of(messages);
-    let plan = planned(&conversation, settings, &Recall::default());
+    let plan = planned(&conversation, settings, &SessionKnowledge::default());
     assert!(plan.report.folded.is_none(), "nothing had to go");
     let sent = plan.edits.apply(&conversation.body).to_bytes();
     let again = index_body(sent.clone()).unwrap();
-    let second = planned(&again, settings, &Recall::default());
+    let second = planned(&again, settings, &SessionKnowledge::default());
     // Each text is rounded up by itself where it is planned.
     let (now, said) = (second.report.raw_before, plan.report.raw_after);
     assert!(now <= said && said - now <= 4, "{now} sent, {said} planned");
@@ -260,7 +264,7 @@ fn half_a_pair_is_left_alone() {
     let body = String::from_utf8_lossy(&conversation.body).into_owned();
     let half = body.replacen("a line of output", "\\ud800", 1);
     let conversation = index_body(Bytes::from(half)).unwrap();
-    let plan = planned(&conversation, &settings(), &Recall::default());
+    let plan = planned(&conversation, &settings(), &SessionKnowledge::default());
     assert_eq!(plan.report.cleared.unwrap().messages, [4, 6, 8]);
 }
 
@@ -318,30 +322,30 @@ fn what_was_cleared_once_stays_so_and_is_new_once() {
     let settings = settings();
     let messages = steps(6);
     let conversation = of(&messages);
-    let first = planned(&conversation, &settings, &Recall::default());
-    let recall = Recall {
+    let first = planned(&conversation, &settings, &SessionKnowledge::default());
+    let knowledge = SessionKnowledge {
         memory: first.memory.clone(),
         messages: messages.len(),
-        ..Recall::default()
+        ..SessionKnowledge::default()
     };
     let mut more = messages.clone();
     more.push(json!({"role": "assistant", "content": "done"}));
     more.push(user("thanks"));
-    let later = planned(&of(&more), &settings, &recall);
+    let later = planned(&of(&more), &settings, &knowledge);
     let (was, now) = (first.report.cleared.unwrap(), later.report.cleared.unwrap());
     assert!(was.new && !now.new);
     assert_eq!(was.messages, now.messages);
     // Another provider's numbers move no boundary back.
-    let recall = Recall {
+    let knowledge = SessionKnowledge {
         calibration: guard::estimate::Calibration::from_ratio(0.4),
-        ..recall
+        ..knowledge
     };
-    let cheaper = planned(&conversation, &settings, &recall);
+    let cheaper = planned(&conversation, &settings, &knowledge);
     assert_eq!(cheaper.report.cleared.unwrap().messages, was.messages);
     // Another grid does.
     let mut off = settings.clone();
     off.clear.enabled = false;
-    let plan = planned(&conversation, &off, &recall);
+    let plan = planned(&conversation, &off, &knowledge);
     assert!(plan.report.cleared.is_none() && plan.edits.is_empty());
 }
 
@@ -380,11 +384,11 @@ fn what_was_cut_of_the_newest_call_does_not_come_back_when_its_step_is_old() {
     let step = asks(&[edit, patch]);
     let mut messages = steps(1);
     messages.extend([step.clone(), result("b", "ok"), result("c", "ok")]);
-    let mut recall = Recall::default();
+    let mut knowledge = SessionKnowledge::default();
     let (mut cut, mut went) = (None::<Value>, false);
     for _ in 0..40 {
         let conversation = of(&messages);
-        let plan = planned(&conversation, &settings, &recall);
+        let plan = planned(&conversation, &settings, &knowledge);
         assert!(plan.report.stood_back.is_none() && !plan.report.over_budget);
         let sent = plan.edits.apply(&conversation.body).to_bytes();
         let sent: Value = serde_json::from_slice(&sent).unwrap();
@@ -399,8 +403,8 @@ fn what_was_cut_of_the_newest_call_does_not_come_back_when_its_step_is_old() {
             "it did not fit"
         );
         assert_eq!(before, now);
-        recall.memory = plan.memory;
-        recall.messages = messages.len();
+        knowledge.memory = plan.memory;
+        knowledge.messages = messages.len();
         messages.extend([
             asks(&[call("a", "read")]),
             result("a", "a line\n".repeat(80)),

@@ -10,7 +10,7 @@ use crate::{
     conversation::Conversation,
     format::chat::index_body,
     guard::{
-        fold::memory::Recall,
+        fold::memory::SessionKnowledge,
         plan::{make_plan::plan, report::Plan},
         request::policy::Policy,
     },
@@ -49,7 +49,7 @@ fn part(text: &str, annotation: Value) -> Value {
 /// The messages that go out, without annotations, and the plan.
 fn sent(messages: &[Value], policy: &Policy<'_>) -> (Value, Plan) {
     let conversation = read(messages);
-    let plan = plan(&conversation, policy, &Recall::default());
+    let plan = plan(&conversation, policy, &SessionKnowledge::default());
     assert!(plan.report.stood_back.is_none(), "{:?}", plan.report);
     let mut edits = plan.edits.clone();
     conversation.take_out_annotations(&mut edits);
@@ -199,10 +199,10 @@ fn the_report_is_new_where_any_figure_changes() {
     ];
     let settings = capped("schema", 500);
     let policy = policy(&settings, 100_000);
-    let mut recall = Recall::default();
+    let mut knowledge = SessionKnowledge::default();
     let mut is_new = |messages: &[Value]| {
-        let plan = plan(&read(messages), &policy, &recall);
-        recall.memory = plan.memory;
+        let plan = plan(&read(messages), &policy, &knowledge);
+        knowledge.memory = plan.memory;
         plan.report.texts.new
     };
     assert!(is_new(&messages) && !is_new(&messages));
@@ -213,7 +213,11 @@ fn the_report_is_new_where_any_figure_changes() {
     assert!(is_new(&messages) && !is_new(&messages));
     messages[0]["content"] = "x".repeat(660).into();
     assert!(is_new(&messages) && !is_new(&messages));
-    let plain = plan(&read(&messages[1..2]), &policy, &Recall::default());
+    let plain = plan(
+        &read(&messages[1..2]),
+        &policy,
+        &SessionKnowledge::default(),
+    );
     assert!(!plain.report.texts.new && !plain.report.texts.has_content());
 }
 
@@ -232,7 +236,7 @@ fn the_grid_depends_on_capped_texts_as_sent() {
             messages.push(json!({"role": "assistant", "content": "because. ".repeat(60)}));
         }
         messages.push(json!({"role": "user", "content": "and now?"}));
-        plan(&read(&messages), &policy, &Recall::default())
+        plan(&read(&messages), &policy, &SessionKnowledge::default())
     };
     let (small, large) = (turns(3_300), turns(900_000));
     assert!(small.report.folded.is_some());
@@ -252,7 +256,7 @@ fn left_out_texts_stay_out_with_memory_and_without() {
         &"rule ".repeat(300),
         json!({"priority": "critical"}),
     )];
-    let mut recall = Recall::default();
+    let mut knowledge = SessionKnowledge::default();
     let mut last: Vec<Value> = Vec::new();
     let mut cuts = 0;
     for turn in 0..40 {
@@ -262,7 +266,7 @@ fn left_out_texts_stay_out_with_memory_and_without() {
             {"type": "text", "text": format!("question {turn}")},
         ]}));
         let conversation = read(&messages);
-        let with = plan(&conversation, &policy, &recall);
+        let with = plan(&conversation, &policy, &knowledge);
         let (out, without) = sent(&messages, &policy);
         assert_eq!(with.memory, without.memory, "turn {turn}");
         assert!(with.report.raw_after <= 11_000, "turn {turn}");
@@ -275,15 +279,15 @@ fn left_out_texts_stay_out_with_memory_and_without() {
         cuts += usize::from(with.report.texts.cut);
         assert!(with.report.folded.is_none(), "turn {turn}");
         // Another calibration brings nothing back.
-        let other = Recall {
+        let other = SessionKnowledge {
             calibration: crate::guard::request::estimate::Calibration::from_ratio(0.5),
             memory: with.memory.clone(),
             messages: messages.len() - 1,
-            ..Recall::default()
+            ..SessionKnowledge::default()
         };
         assert_eq!(plan(&conversation, &policy, &other).memory, with.memory);
-        recall.messages = messages.len() - 1;
-        recall.memory = with.memory;
+        knowledge.messages = messages.len() - 1;
+        knowledge.memory = with.memory;
         last = out;
         messages.push(json!({"role": "assistant", "content": "because. ".repeat(5)}));
     }
@@ -306,11 +310,11 @@ fn caps_and_the_share_count_as_the_provider_does() {
         json!({"role": "system", "content": "rule. ".repeat(3_000)}),
         json!({"role": "user", "content": "go"}),
     ];
-    let recall = Recall {
+    let knowledge = SessionKnowledge {
         calibration,
-        ..Recall::default()
+        ..SessionKnowledge::default()
     };
-    let texts = plan(&read(&messages), &policy, &recall).report.texts;
+    let texts = plan(&read(&messages), &policy, &knowledge).report.texts;
     let used = texts.caps["schema"];
     assert!(
         (540..=600).contains(&used.tokens) && used.cap == 600,
@@ -342,7 +346,7 @@ fn half_a_surrogate_pair_is_not_edited() {
     let plan = plan(
         &conversation,
         &policy(&settings, 16_384),
-        &Recall::default(),
+        &SessionKnowledge::default(),
     );
     assert!(plan.edits.is_empty());
     assert!(plan.report.texts.caps["schema"].tokens > 100);

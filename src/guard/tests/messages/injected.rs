@@ -8,7 +8,7 @@ use crate::{
     config::profile::find_profile,
     guard::{
         self,
-        fold::memory::Recall,
+        fold::memory::SessionKnowledge,
         inject::injections::{InjectionContent, InjectionRecord, Injections},
     },
     support::{
@@ -44,15 +44,15 @@ fn sent_to(model: &str, body: &str, records: Vec<InjectionRecord>) -> (Value, us
 /// What is sent, and the number of records that were left out.
 pub(super) fn sent_with(model: &str, body: &str, mut injections: Injections) -> (Value, usize) {
     MESSAGES.translate_injections(&mut injections);
-    let recall = Recall {
+    let knowledge = SessionKnowledge {
         injections,
-        ..Recall::default()
+        ..SessionKnowledge::default()
     };
     let settings = settings();
     let profile = find_profile("anthropic").unwrap().for_model(model);
     let policy = make_policy(profile, 64_000, &settings);
     let conversation = MESSAGES.read(body.as_bytes());
-    let plan = guard::plan(&conversation, &policy, &recall);
+    let plan = guard::plan(&conversation, &policy, &knowledge);
     assert_eq!(plan.report.stood_back, None);
     let after = apply_plan(&conversation, &plan);
     assert_eq!(

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{any_profile, any_window};
 use crate::{
     config::profile::{Profile, find_profile},
-    guard::{self, fold::memory::Recall, inject::injections::Injections},
+    guard::{self, fold::memory::SessionKnowledge, inject::injections::Injections},
     support::{
         generate::{Random, Session},
         generate_messages::any_messages,
@@ -56,11 +56,15 @@ fn request(thinking: &Value, steps: usize, thinks: impl Fn(usize) -> bool) -> Ve
 }
 
 /// The thoughts that are sent, and how many entries.
-fn send(body: &[u8], profile: &'static Profile, recall: &Recall) -> (Vec<String>, usize) {
+fn send(
+    body: &[u8],
+    profile: &'static Profile,
+    knowledge: &SessionKnowledge,
+) -> (Vec<String>, usize) {
     let conversation = MESSAGES.read(body);
     let settings = settings();
     let policy = make_policy(profile, WINDOW, &settings);
-    let plan = guard::plan(&conversation, &policy, recall);
+    let plan = guard::plan(&conversation, &policy, knowledge);
     assert_eq!(plan.report.stood_back, None);
     let after = apply_plan(&conversation, &plan);
     assert_eq!(strict::messages::find_broken_rules(body, &after), []);
@@ -79,12 +83,12 @@ fn anthropic() -> &'static Profile {
 #[test]
 fn the_only_thinking_of_the_running_turn_stays() {
     let body = request(&enabled(), 24, |at| at == 0);
-    let (thoughts, entries) = send(&body, anthropic(), &Recall::default());
+    let (thoughts, entries) = send(&body, anthropic(), &SessionKnowledge::default());
     assert_eq!(thoughts, ["thought 0"]);
     assert!(entries < 49, "{entries}");
     // A turn that the client begins without thinking is its own affair.
     let body = request(&enabled(), 24, |at| at == 1);
-    let (_, entries) = send(&body, anthropic(), &Recall::default());
+    let (_, entries) = send(&body, anthropic(), &SessionKnowledge::default());
     assert!(entries < 49, "{entries}");
 }
 
@@ -92,7 +96,7 @@ fn the_only_thinking_of_the_running_turn_stays() {
 fn the_first_step_goes_where_one_that_thinks_takes_its_place() {
     for every in [1, 8] {
         let body = request(&enabled(), 60, |at| at % every == 0);
-        let (thoughts, entries) = send(&body, anthropic(), &Recall::default());
+        let (thoughts, entries) = send(&body, anthropic(), &SessionKnowledge::default());
         assert!(entries < 100, "{entries}");
         assert!(
             !thoughts.is_empty() && thoughts[0] != "thought 0",
@@ -104,7 +108,7 @@ fn the_first_step_goes_where_one_that_thinks_takes_its_place() {
 #[test]
 fn adaptive_thinking_is_not_bound() {
     let adaptive = request(&json!({"type": "adaptive"}), 24, |at| at == 0);
-    let (thoughts, _) = send(&adaptive, anthropic(), &Recall::default());
+    let (thoughts, _) = send(&adaptive, anthropic(), &SessionKnowledge::default());
     assert!(thoughts.is_empty());
 }
 
@@ -113,14 +117,14 @@ fn adaptive_thinking_is_not_bound() {
 fn a_course_begins_with_thinking() {
     let body = request(&enabled(), 7, |at| at == 0 || at == 4);
     for (boundary, first) in [(3, "thought 0"), (9, "thought 4"), (13, "thought 4")] {
-        let recall = Recall {
+        let knowledge = SessionKnowledge {
             injections: Injections {
                 course: Some(make_course(boundary)),
                 ..Injections::default()
             },
-            ..Recall::default()
+            ..SessionKnowledge::default()
         };
-        let (thoughts, _) = send(&body, anthropic(), &recall);
+        let (thoughts, _) = send(&body, anthropic(), &knowledge);
         assert_eq!(thoughts[0], first, "{boundary}");
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     config::profile::find_profile,
     guard::{
         self,
-        fold::memory::{GuardMemory, Recall},
+        fold::memory::{GuardMemory, SessionKnowledge},
         tests::toy::without_digests,
     },
     support::{
@@ -140,12 +140,12 @@ proptest! {
         let policy = make_policy(find_profile("anthropic").unwrap(), window, &settings);
         // Where roles alternate in chat, a preface stands elsewhere.
         let memory = GuardMemory { alternates: Some(false), ..GuardMemory::default() };
-        let mut recalls = [0; 3].map(|_| Recall { memory: memory.clone(), ..Recall::default() });
+        let mut recalls = [0; 3].map(|_| SessionKnowledge { memory: memory.clone(), ..SessionKnowledge::default() });
         for end in (1..=all.messages.len()).filter(|&end| all.messages[end - 1].0["role"] == "user") {
             let bodies = all.bodies(end);
             let formats = [CHAT, MESSAGES, RESPONSES];
             let read: Vec<_> = formats.iter().zip(&bodies).map(|(format, body)| format.read(body)).collect();
-            let plans: Vec<_> = read.iter().zip(&recalls).map(|(it, recall)| guard::plan(it, &policy, recall)).collect();
+            let plans: Vec<_> = read.iter().zip(&recalls).map(|(it, knowledge)| guard::plan(it, &policy, knowledge)).collect();
             let boundaries: Vec<_> = read.iter().map(|it| guard::find_course_boundary(it, &policy)).collect();
             let count = non_system_indices(&read[0]).len();
             for at in 1..read.len() {
@@ -154,11 +154,11 @@ proptest! {
                 prop_assert_eq!(non_system_indices(&read[at]).len(), count);
                 prop_assert_eq!(boundaries[at], boundaries[0]);
             }
-            for (recall, plan) in recalls.iter_mut().zip(plans) {
-                recall.memory = plan.memory;
-                recall.messages = count;
+            for (knowledge, plan) in recalls.iter_mut().zip(plans) {
+                knowledge.memory = plan.memory;
+                knowledge.messages = count;
                 if end == 9 {
-                    recall.injections.course = boundaries[0].map(make_course);
+                    knowledge.injections.course = boundaries[0].map(make_course);
                 }
             }
         }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::{any_profile, any_window};
 use crate::{
     compaction::{Summariser, SummaryRange, SummaryWork},
-    guard::{self, fold::memory::Recall, request::estimate::Weights},
+    guard::{self, fold::memory::SessionKnowledge, request::estimate::Weights},
     recovery::Language,
     session::Lineage,
     store::{Account, Tenant},
@@ -42,7 +42,7 @@ proptest! {
         let conversation = MESSAGES.read(&case.body);
         let settings = settings();
         let policy = make_policy(profile, window, &settings);
-        let plan = guard::plan(&conversation, &policy, &Recall::default());
+        let plan = guard::plan(&conversation, &policy, &SessionKnowledge::default());
         let due = SummaryRange {
             boundary: guard::find_course_boundary(&conversation, &policy).unwrap(),
             replaced: 20_000,

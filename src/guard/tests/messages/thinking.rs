@@ -8,7 +8,7 @@ use crate::{
     conversation::Format,
     guard::{
         self,
-        fold::memory::Recall,
+        fold::memory::SessionKnowledge,
         inject::{
             dropped_rounds::drop_round,
             injections::{
@@ -104,18 +104,18 @@ fn plan_messages(
     let body = format!(r#"{{"messages":[{messages}]}}"#);
     let conversation = Format::Messages.index_body(Bytes::from(body)).unwrap();
     let records = records.into_iter();
-    let recall = Recall {
+    let knowledge = SessionKnowledge {
         injections: Injections {
             records: records
                 .map(|what| InjectionRecord { place: 1, what })
                 .collect(),
             ..Injections::default()
         },
-        ..Recall::default()
+        ..SessionKnowledge::default()
     };
     let settings = settings();
     let policy = make_policy(find_profile("anthropic").unwrap(), 64_000, &settings);
-    let plan = guard::plan(&conversation, &policy, &recall);
+    let plan = guard::plan(&conversation, &policy, &knowledge);
     assert_eq!(plan.report.stood_back, None);
     assert_eq!(plan.report.records_left_out, 0);
     let after = apply_plan(&conversation, &plan);

@@ -6,7 +6,7 @@ use crate::{
     compaction::{Summariser, SummaryRange, SummaryWork},
     guard::{
         self,
-        fold::memory::Recall,
+        fold::memory::SessionKnowledge,
         request::estimate::Weights,
         tests::messages::{any_profile, any_window},
     },
@@ -46,7 +46,7 @@ proptest! {
         let conversation = RESPONSES.read(&case.body);
         let settings = settings();
         let policy = make_policy(profile, window, &settings);
-        let plan = guard::plan(&conversation, &policy, &Recall::default());
+        let plan = guard::plan(&conversation, &policy, &SessionKnowledge::default());
         let due = SummaryRange {
             boundary: guard::find_course_boundary(&conversation, &policy).unwrap(),
             replaced: 20_000,

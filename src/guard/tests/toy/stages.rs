@@ -11,7 +11,7 @@ use crate::{
     format::ProxyToolCall,
     guard::{
         self,
-        fold::memory::Recall,
+        fold::memory::SessionKnowledge,
         plan::explain::{ExplainedModel, explain_plan},
         request::estimate::Weights,
     },
@@ -126,7 +126,7 @@ fn ask_for_summary(
 ) -> Option<(usize, Vec<u8>)> {
     let settings = settings();
     let policy = make_policy(profile, window, &settings);
-    let plan = guard::plan(conversation, &policy, &Recall::default());
+    let plan = guard::plan(conversation, &policy, &SessionKnowledge::default());
     let due = SummaryRange {
         boundary: guard::find_course_boundary(conversation, &policy)?,
         replaced: 20_000,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use plimsoll::{
     conversation::Format,
-    guard::{self, Recall, profile::Profile},
+    guard::{self, SessionKnowledge, profile::Profile},
 };
 use serde_json::Value;
 
@@ -34,7 +34,7 @@ impl WireFormat {
         let settings = settings();
         let before = self.index(body.clone().into());
         let policy = make_policy(profile, window, &settings);
-        let plan = guard::plan(&before, &policy, &Recall::default());
+        let plan = guard::plan(&before, &policy, &SessionKnowledge::default());
         assert_eq!(plan.report.stood_back, None);
         let after = apply_plan(&before, &plan);
         let (was, now) = (

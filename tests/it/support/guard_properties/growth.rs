@@ -14,7 +14,7 @@ use crate::support::{
 use bytes::Bytes;
 use plimsoll::{
     config::{GuardConfig, profile::PastReasoning},
-    guard::{self, Plan, Recall, profile::Profile},
+    guard::{self, Plan, SessionKnowledge, profile::Profile},
 };
 
 /// A request of Messages without thinking, and without its answer cap, which depends on the room that this leaves.
@@ -45,7 +45,7 @@ impl WireFormat {
     ) -> (usize, usize) {
         let policy = make_policy(profile, window, settings);
         let mut known = BTreeSet::new();
-        let mut recall = Recall::default();
+        let mut knowledge = SessionKnowledge::default();
         let mut last: Vec<Vec<u8>> = Vec::new();
         let mut last_plan: Option<Plan> = None;
         let (mut cuts, mut sent) = (0, 0);
@@ -54,8 +54,8 @@ impl WireFormat {
             if let Some(seed) = notes {
                 conversation = self.index(annotate_randomly(&conversation, seed));
             }
-            let with = guard::plan(&conversation, &policy, &recall);
-            let without = guard::plan(&conversation, &policy, &Recall::default());
+            let with = guard::plan(&conversation, &policy, &knowledge);
+            let without = guard::plan(&conversation, &policy, &SessionKnowledge::default());
             let out = apply_plan(&conversation, &with);
             // A late system message moves the grid for a guard without state; one with state keeps
             // its grid.
@@ -113,11 +113,11 @@ impl WireFormat {
                     "a text that was sent before is still there"
                 );
             }
-            recall = Recall {
+            knowledge = SessionKnowledge {
                 memory: with.memory.clone(),
                 history: with.history,
                 messages: non_system_indices(&conversation).len(),
-                ..Recall::default()
+                ..SessionKnowledge::default()
             };
             (last, sent) = (now, conversation.items.len());
             last_plan = Some(with);

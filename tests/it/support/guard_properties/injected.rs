@@ -10,7 +10,7 @@ use crate::support::{
 use plimsoll::{
     conversation::{BlockKind, Conversation, Format, Item, edit::Edits},
     guard::{
-        self, Recall, dropped_rounds,
+        self, SessionKnowledge, dropped_rounds,
         injections::{InjectionContent, InjectionRecord, Injections},
         profile::Profile,
     },
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 impl WireFormat {
     /// Injections of every kind, as this format has them.
-    pub(crate) fn make_recall(self, conversation: &Conversation, seed: u64) -> Recall {
+    pub(crate) fn make_recall(self, conversation: &Conversation, seed: u64) -> SessionKnowledge {
         let mut injections = make_injected(conversation, seed);
         self.translate_injections(&mut injections);
         // An answer whose reasoning stands before the outputs above it was one with these: nothing came between.
@@ -28,9 +28,9 @@ impl WireFormat {
             let answer = said.get(record.place as usize);
             answer.is_none_or(|answer| !conversation.items[*answer].follows_reasoning)
         });
-        Recall {
+        SessionKnowledge {
             injections,
-            ..Recall::default()
+            ..SessionKnowledge::default()
         }
     }
 
@@ -112,16 +112,16 @@ impl WireFormat {
         seed: u64,
     ) {
         let once = self.index(annotate_randomly(&self.read(body), seed));
-        let mut recall = self.make_recall(&once, seed);
-        let course = recall.injections.course.as_ref();
+        let mut knowledge = self.make_recall(&once, seed);
+        let course = knowledge.injections.course.as_ref();
         let begin = course.map_or(0, |course| course.boundary as usize);
         let (before, dropped) = self.repeat_reasoning(&once, begin.max(1), seed);
         let places = |record: &InjectionRecord| record.place;
-        recall.injections.records.extend(dropped);
-        recall.injections.records.sort_by_key(places);
+        knowledge.injections.records.extend(dropped);
+        knowledge.injections.records.sort_by_key(places);
         let settings = any_settings(seed);
         let policy = make_policy(profile, window, &settings);
-        let plan = guard::plan(&before, &policy, &recall);
+        let plan = guard::plan(&before, &policy, &knowledge);
         assert_eq!(plan.report.stood_back, None);
         let after = apply_plan(&before, &plan);
         assert_untouched(&before, &after, &plan, "injected");

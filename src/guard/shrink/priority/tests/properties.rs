@@ -91,7 +91,7 @@ proptest! {
         };
         let policy = policy(&settings, 32_768);
         let conversation = read(&messages);
-        let first = plan(&conversation, &policy, &Recall::default());
+        let first = plan(&conversation, &policy, &SessionKnowledge::default());
         prop_assert!(first.report.stood_back.is_none());
         let texts = &first.report.texts;
         for used in texts.caps.values() {
@@ -107,7 +107,7 @@ proptest! {
         })] {
             let body = body.apply(&conversation.body).to_bytes();
             let again = index_body(body.clone()).unwrap();
-            let second = plan(&again, &policy, &Recall::default());
+            let second = plan(&again, &policy, &SessionKnowledge::default());
             if take_out && unannotated_or_critical && trim {
                 // Without annotations, a critical text is like any other.
                 continue;
