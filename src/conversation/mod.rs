@@ -121,6 +121,13 @@ impl Conversation {
         }
     }
 
+    /// The same of at most `chars` characters.
+    pub fn decode_start(&self, text: JsonString, chars: usize) -> String {
+        texts::decode_chars(self.raw_bytes(text))
+            .take(chars)
+            .collect()
+    }
+
     /// The arguments of a call as a text of JSON, for people and models to read.
     pub fn decode_arguments(&self, arguments: Arguments) -> Cow<'_, str> {
         match arguments {

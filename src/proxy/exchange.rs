@@ -219,7 +219,10 @@ async fn find_session(
     let hint = SessionHint::from_request(&parts.headers, Some(conversation));
     let sessions = &app.sessions;
     let inherit = sessions.inherit_session(conversation, &tenant, hint.as_ref());
-    Some(inherit.await)
+    let inherited = inherit.await;
+    let names = &sessions.names;
+    names.note_request(inherited.session, &parts.headers, conversation);
+    Some(inherited)
 }
 
 /// Step 9, streamed. Headers report what is known before the stream; trailers, or a comment, what its end shows.

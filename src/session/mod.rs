@@ -36,6 +36,7 @@ pub mod reasoning_by_session;
 mod reasoning_memory;
 mod report;
 pub mod session_commands;
+mod session_name;
 mod session_view;
 pub mod state;
 pub mod state_cipher;
@@ -48,6 +49,7 @@ pub use lineage::Lineage;
 pub use reasoning_memory::ReasoningMemory;
 pub use report::{ReportReader, build_overview, build_report};
 pub use session_commands::SessionCommands;
+pub use session_name::{SessionName, SessionNames};
 pub use session_view::{SessionCommand, SessionView, SessionViewPage};
 pub use state::{GenerationId, SessionState};
 use state_cipher::{DecryptError, SealedSubject, StateCipher};
@@ -68,6 +70,7 @@ pub struct Sessions {
     save_failed: Arc<AtomicBool>,
     metrics: Arc<Metrics>,
     find_timeout: Duration,
+    pub names: Arc<SessionNames>,
     /// Held while commands are read, changed and written.
     command_lock: Arc<tokio::sync::Mutex<()>>,
 }
@@ -136,6 +139,7 @@ impl Sessions {
             save_failed: Arc::default(),
             metrics: Arc::default(),
             find_timeout: StoreConfig::default().timeout,
+            names: Arc::default(),
             command_lock: Arc::default(),
         })
     }

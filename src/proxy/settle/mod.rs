@@ -23,7 +23,6 @@ use super::{
 use crate::{
     conversation::answer_digest,
     relay::{ResponseSummary, StreamFooter},
-    session::SessionView,
 };
 
 /// The end of an answer.
@@ -91,7 +90,7 @@ pub async fn settle_answer(
     let headers = build_end_headers(&planned, &state, actions);
     if stored && app.session_events.has_listeners() {
         let account = lineage.tenant().account();
-        let view = SessionView::from_state(account, state, &inherited.commands);
+        let view = app.sessions.view_state(account, state, &inherited.commands);
         app.session_events.publish_change(&view);
     }
     headers

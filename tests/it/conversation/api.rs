@@ -39,6 +39,8 @@ async fn a_session_counts_up() {
         let ratio = |of: f64| used.map(|used| f64::from(used) / of);
         let expected = json!({
             "id": header(&answer, "session"),
+            "task": "x",
+            "program": null,
             "generations": generation,
             "messages": 2 * generation - 1,
             "model": "m",
@@ -55,6 +57,8 @@ async fn a_session_counts_up() {
             "critical_max_tokens": shown["critical_max_tokens"],
             "hard_util": ratio(10_000.0),
             "optimal_util": ratio(4_429.0),
+            "left_out": 0,
+            "cuts": [],
             "made_of": shown["made_of"],
             "points": shown["points"],
             "folded_until": null,
