@@ -22,7 +22,8 @@ export function row() {
     h("span"),
   );
   const cell = (column, ...children) => h("div", { role: "gridcell", class: `c-${column}` }, children);
-  const cut = cell("cut", amount, kinds);
+  const name = h("span", { class: "card-only" }, t("sort_cut"), " ");
+  const cut = cell("cut", name, amount, kinds);
   const element = h(
     "div",
     { role: "row", class: "row" },
@@ -59,6 +60,7 @@ export function row() {
     say(model, session.model);
     attribute(model, "title", session.model);
     say(provider, `${session.provider} · ${session.format}`);
+    name.hidden = !(session.left_out > 0);
     const left = session.left_out > 0 ? t("left_out_n", { n: short(session.left_out) }) : "";
     const made = cutWords(session);
     say(amount, left || (made ? "" : "–"));

@@ -354,7 +354,7 @@ const zh = {
   program_unknown: "未说明名称的客户端",
   sessions_n: "{n} 个会话",
   title_of: "{program} · 会话 {id}",
-  left_out_n: "{n} 个 token",
+  left_out_n: "{n} token",
   left_out_exact: "最近一个请求有 {n} 个 token 没有发送",
   cut_truncated: "截断",
   cut_cleared: "清除",
