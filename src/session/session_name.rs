@@ -35,15 +35,6 @@ pub struct SessionName {
     pub program: Option<Box<str>>,
 }
 
-impl SessionName {
-    fn from_request(headers: &HeaderMap, conversation: &Conversation) -> Self {
-        Self {
-            task: find_task_words(conversation),
-            program: find_program(headers),
-        }
-    }
-}
-
 /// The names of sessions, each from the first request of its session that this process saw.
 #[derive(Debug)]
 pub struct SessionNames(Mutex<LruCache<SessionId, SessionName>>);
@@ -58,8 +49,8 @@ impl SessionNames {
     /// Auxiliary requests (titles, probes) name no session.
     pub fn note_request(&self, id: SessionId, headers: &HeaderMap, conversation: &Conversation) {
         if self.0.lock().get(&id).is_none() && !conversation.is_auxiliary() {
-            let name = SessionName::from_request(headers, conversation);
-            self.0.lock().put(id, name);
+            let (task, program) = (find_task_words(conversation), find_program(headers));
+            self.0.lock().put(id, SessionName { task, program });
         }
     }
 
@@ -104,20 +95,17 @@ fn strip_elements(mut text: &str) -> &str {
 
 /// A text in one line. A long one ends after a word, or in one that is long itself, as in a language without spaces.
 fn shorten_words(text: &str) -> String {
-    let mut line = String::new();
-    for word in text.split_whitespace() {
-        let end = line.len();
-        line.extend((end > 0).then_some(' '));
-        for c in word.chars().filter(|c| !c.is_control()) {
-            if line.len() + c.len_utf8() > MAX_TASK_BYTES {
-                if end > MAX_TASK_BYTES / 2 {
-                    line.truncate(end);
-                }
-                line.push('…');
-                return line;
-            }
-            line.push(c);
-        }
+    let words: Vec<_> = text.split_whitespace().collect();
+    let mut line: String = words.join(" ");
+    line.retain(|c| !c.is_control());
+    if line.len() > MAX_TASK_BYTES {
+        let places = line.char_indices().map(|(at, _)| at);
+        let most = places.take_while(|at| *at <= MAX_TASK_BYTES).last();
+        let start = &line[..most.unwrap_or(0)];
+        let last_space = start.rfind(' ').filter(|at| *at > MAX_TASK_BYTES / 2);
+        let end = last_space.unwrap_or(start.len());
+        line.truncate(end);
+        line.push('…');
     }
     line
 }
@@ -152,7 +140,10 @@ mod tests {
             .iter()
             .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
         let body = Bytes::from(json!({"model": "m", "messages": messages}).to_string());
-        SessionName::from_request(&headers.collect(), &Format::Chat.index_body(body).unwrap())
+        let (names, id) = (SessionNames::default(), SessionId::from_bytes([1; 16]));
+        let conversation = Format::Chat.index_body(body).unwrap();
+        names.note_request(id, &headers.collect(), &conversation);
+        names.find_name(id)
     }
 
     fn check_task(texts: &[&str], expected: Option<&str>) {
@@ -199,7 +190,7 @@ mod tests {
         let found = shorten_words(&words);
         assert_eq!(
             found,
-            "keel mast sail keel mast sail keel mast sail keel mast sail keel…"
+            "keel mast sail keel mast sail keel mast sail keel mast sail…"
         );
         check_task(
             &["龙骨".repeat(90).as_str()],
