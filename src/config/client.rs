@@ -9,7 +9,7 @@ settings! {
     #[derive(Default)]
     pub struct AdminConfig read from s {
         pub key_sha256: Option<[u8; 32]> = s.read_digest("key_sha256");
-        /// Whether the administrator sees texts: recorded prompts, reminders and summaries.
+        /// Whether the administrator sees texts: titles, recorded prompts, reminders and summaries.
         pub show_content: bool = s.read_plain("show_content", false);
         /// Whether a request without a key is shown the sessions of all keys, read-only and without texts. Never
         /// with client keys.

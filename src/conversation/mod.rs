@@ -129,6 +129,13 @@ impl Conversation {
         }
     }
 
+    /// The same of at most `chars` characters.
+    pub fn decode_start(&self, text: JsonString, chars: usize) -> String {
+        texts::decode_chars(self.raw_bytes(text))
+            .take(chars)
+            .collect()
+    }
+
     /// The name of a call, and its arguments as a text of JSON, for people and models to read. What is absent is empty.
     pub fn decode_call(&self, call: &Call) -> (Cow<'_, str>, Cow<'_, str>) {
         let name = call.name.map(|name| self.decode_text(name));

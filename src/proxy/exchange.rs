@@ -173,6 +173,9 @@ async fn inherit_session(
     let inherit = sessions.inherit_session(conversation, &tenant, hint.as_ref());
     let inherited = inherit.await;
     drop(span);
+    sessions
+        .names
+        .note_request(inherited.session, headers, conversation);
     // A store that just failed is not waited for again.
     if !inherited.store_failed {
         let passed = !inherited.lineage.probes.is_empty();

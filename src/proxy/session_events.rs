@@ -10,7 +10,7 @@ use tokio::sync::broadcast::{Receiver, Sender, error::RecvError};
 
 use crate::{
     http::limit::{Hold, Limit, LimitMap},
-    session::{self, Account, SessionId, SessionView},
+    session::{self, Account, ReportReader, SessionId, SessionView},
 };
 
 pub const MAX_LISTENERS: usize = 64;
@@ -32,8 +32,9 @@ pub struct SessionEvents {
 pub struct SessionChange {
     pub account: Account,
     pub session: SessionId,
-    /// Its entry in the list of sessions, as JSON.
-    pub overview: Bytes,
+    /// Its entry in the list of sessions, as JSON, without texts.
+    bare: Bytes,
+    with_texts: Bytes,
 }
 
 /// A listener, until it is dropped.
@@ -53,11 +54,23 @@ pub enum SessionEvent {
 
 impl SessionChange {
     pub fn from_session(view: &SessionView) -> Self {
-        let overview = session::build_overview(view);
+        let write = |reader| {
+            let overview = session::build_overview(view, reader);
+            serde_json::to_vec(&overview).unwrap_or_default().into()
+        };
         Self {
             account: view.account,
             session: view.state.session,
-            overview: serde_json::to_vec(&overview).unwrap_or_default().into(),
+            bare: write(ReportReader::Local),
+            with_texts: write(ReportReader::Owner),
+        }
+    }
+
+    /// The entry in the list of sessions, as that reader sees it.
+    pub const fn overview_for(&self, reader: ReportReader) -> &Bytes {
+        match reader.sees_content() {
+            true => &self.with_texts,
+            false => &self.bare,
         }
     }
 }
@@ -157,6 +170,21 @@ mod tests {
         assert_eq!(next(&mut second), None);
         assert_eq!(next(&mut admin).as_deref(), Some("01"));
         assert_eq!(next(&mut admin).as_deref(), Some("02"));
+    }
+
+    #[test]
+    fn a_change_has_texts_for_those_who_see_them() {
+        let mut view = view(account(1), 1);
+        view.name.task = Some("Mend the mast".into());
+        let change = SessionChange::from_session(&view);
+        let has_task = |reader| {
+            let overview: serde_json::Value =
+                serde_json::from_slice(change.overview_for(reader)).unwrap();
+            overview["task"] == "Mend the mast"
+        };
+        let admin = |show_content| ReportReader::Admin { show_content };
+        assert!(has_task(ReportReader::Owner) && has_task(admin(true)));
+        assert!(!has_task(ReportReader::Local) && !has_task(admin(false)));
     }
 
     #[test]

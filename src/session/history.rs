@@ -91,6 +91,14 @@ impl History {
         &self.points
     }
 
+    /// What was cut since the newest course began: all marks but that of prompts, which only add.
+    pub fn list_cuts(&self) -> Marks {
+        let is_course = |point: &HistoryPoint| point.marks.0 & Marks::COURSE.0 != 0;
+        let from = self.points.iter().rposition(is_course).unwrap_or(0);
+        let marks = self.points[from..].iter().map(|point| point.marks.0);
+        Marks(marks.fold(0, |all, marks| all | marks) & !Marks::INJECTED.0)
+    }
+
     /// Adds the newest generation.
     pub fn add_point(&mut self, point: HistoryPoint) {
         self.merge_point(point);
@@ -245,6 +253,28 @@ mod tests {
             .with_mark(Marks::TRUNCATED, true);
         let names = serde_json::to_value(marks).unwrap();
         assert_eq!(names, serde_json::json!(["truncated", "course"]));
+    }
+
+    #[test]
+    fn cuts_are_those_since_the_newest_course() {
+        let mut history = History::default();
+        let mut check = |marks: Marks, expected: &[&str]| {
+            let generation = history.points().len() as u32 + 1;
+            history.add_point(HistoryPoint {
+                generation,
+                prompt_tokens: None,
+                cached_tokens: None,
+                completion_tokens: None,
+                marks,
+            });
+            let cuts = serde_json::to_value(history.list_cuts()).unwrap();
+            assert_eq!(cuts, serde_json::json!(expected));
+        };
+        check(Marks::INJECTED, &[]);
+        check(Marks::FOLDED, &["folded"]);
+        check(Marks::TRUNCATED, &["truncated", "folded"]);
+        check(Marks::COURSE, &["course"]);
+        check(Marks::CLEARED, &["cleared", "course"]);
     }
 
     #[test]

@@ -34,6 +34,7 @@ pub mod lineage;
 pub mod reasoning_by_session;
 mod report;
 pub mod session_commands;
+mod session_name;
 mod session_view;
 pub mod state;
 pub mod state_cipher;
@@ -46,6 +47,7 @@ pub use lineage::Lineage;
 pub use reasoning_by_session::ReasoningMemory;
 pub use report::{ReportReader, build_overview, build_report};
 pub use session_commands::SessionCommands;
+pub use session_name::{SessionName, SessionNames};
 pub use session_view::{SessionCommand, SessionView, SessionViewPage};
 pub use state::{GenerationId, SessionState};
 use state_cipher::{DecryptError, SealedSubject, StateCipher};
@@ -66,6 +68,7 @@ pub struct Sessions {
     save_failed: Arc<AtomicBool>,
     metrics: Arc<Metrics>,
     find_timeout: Duration,
+    pub names: Arc<SessionNames>,
     /// Held while commands are read, changed and written.
     command_lock: Arc<tokio::sync::Mutex<()>>,
 }
@@ -140,6 +143,7 @@ impl Sessions {
             save_failed: Arc::default(),
             metrics,
             find_timeout: config.timeout,
+            names: Arc::default(),
             command_lock: Arc::default(),
         })
     }

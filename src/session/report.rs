@@ -23,7 +23,7 @@ impl ReportReader {
 }
 
 /// A session in a list, and the first part of its report.
-pub fn build_overview(view: &SessionView) -> Value {
+pub fn build_overview(view: &SessionView, reader: ReportReader) -> Value {
     let state = &view.state;
     let recovery = &state.recovery;
     let health = state.last_health();
@@ -31,8 +31,11 @@ pub fn build_overview(view: &SessionView) -> Value {
     let cached = state.cached_tokens.zip(state.prompt_tokens);
     let cached = cached.filter(|(_, prompt)| *prompt > 0);
     let tokens = state.prompt_tokens.zip(state.completion_tokens);
+    let task = view.name.task.as_ref();
     json!({
         "id": state.session.to_string(),
+        "task": task.filter(|_| reader.sees_content()),
+        "program": view.name.program,
         "generations": state.generations,
         "messages": state.messages,
         "model": state.model,
@@ -50,6 +53,8 @@ pub fn build_overview(view: &SessionView) -> Value {
         "critical_max_tokens": health.window.and(state.critical_max_tokens),
         "hard_util": health.hard_util,
         "optimal_util": health.optimal_util,
+        "left_out": state.made_of.map(|made| made.left_out),
+        "cuts": state.history.list_cuts(),
         "course": recovery.course_number(),
         "recovery": match recovery.clock {
             RecoveryClock::Calm => "calm",
@@ -100,7 +105,7 @@ pub fn build_report(view: &SessionView, reader: ReportReader) -> Value {
     });
     let prompts: Vec<Value> = prompts.collect();
     let summary = state.compaction.summary.as_ref();
-    let mut report = build_overview(view);
+    let mut report = build_overview(view, reader);
     let details = json!({
         "read_only": reader == ReportReader::Local,
         "billed_prompt_tokens": state.billed_prompt_tokens,
@@ -129,12 +134,16 @@ mod tests {
     use crate::{
         guard::injections::{Course, InjectionRecord},
         recovery::{self, fixture::build_reminders},
-        session::{Account, SessionId},
+        session::{Account, SessionId, SessionName},
     };
 
     fn report_json(state: SessionState, reader: ReportReader) -> Value {
         let view = SessionView {
             account: Account::from_bytes([0; 16]),
+            name: SessionName {
+                task: Some("Mend the mast".into()),
+                program: Some("claude-cli".into()),
+            },
             state,
             clear_pending: false,
             compact_pending: false,
@@ -226,6 +235,7 @@ mod tests {
     #[test]
     fn the_owner_sees_prompts_and_reminders() {
         let body = report_json(recovering_state(), ReportReader::Owner);
+        assert_eq!(body["task"], "Mend the mast");
         assert_eq!(body["course"], 3);
         assert_eq!(body["recovery"], "critical");
         assert_eq!(body["countdown"], 0);
@@ -239,16 +249,28 @@ mod tests {
     }
 
     #[test]
-    fn the_administrator_sees_numbers_and_no_text() {
+    fn others_see_numbers_and_the_program_and_no_text() {
         let show_content = false;
-        let body = report_json(recovering_state(), ReportReader::Admin { show_content });
-        assert_eq!(body["course"], 3);
-        assert_eq!(body["reminder_count"], 2);
-        assert_eq!(body["prompt_count"], 1);
-        assert!(body["reminders"].is_null() && body["prompts"].is_null());
-        let body = body.to_string();
-        for text in ["tests", "8080", "write", "secret"] {
-            assert!(!body.contains(text), "{text} in {body}");
+        for reader in [ReportReader::Admin { show_content }, ReportReader::Local] {
+            let body = report_json(recovering_state(), reader);
+            assert_eq!(body["course"], 3);
+            assert_eq!(body["program"], "claude-cli");
+            assert_eq!(body["reminder_count"], 2);
+            assert_eq!(body["prompt_count"], 1);
+            assert!(body["task"].is_null());
+            assert!(body["reminders"].is_null() && body["prompts"].is_null());
+            let body = body.to_string();
+            for text in ["Mend", "tests", "8080", "write", "secret"] {
+                assert!(!body.contains(text), "{text} in {body}");
+            }
         }
+    }
+
+    #[test]
+    fn an_administrator_who_may_see_texts_sees_them() {
+        let show_content = true;
+        let body = report_json(recovering_state(), ReportReader::Admin { show_content });
+        assert_eq!(body["task"], "Mend the mast");
+        assert_eq!(body["reminders"].as_array().unwrap().len(), 2);
     }
 }

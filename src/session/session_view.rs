@@ -3,7 +3,7 @@
 //! SECURITY: both are scoped to an account; no other account can tell that the session exists.
 
 use super::{
-    Account, SessionCommands, SessionError, SessionId, SessionState, Sessions,
+    Account, SessionCommands, SessionError, SessionId, SessionName, SessionState, Sessions,
     state_cipher::SealedSubject,
 };
 use crate::{
@@ -17,6 +17,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionView {
     pub account: Account,
+    pub name: SessionName,
     /// After its newest generation.
     pub state: SessionState,
     /// A commanded course has not begun.
@@ -46,6 +47,19 @@ pub enum SessionCommand {
 }
 
 impl Sessions {
+    /// A view of a state and the commands beside it, with the session's name.
+    pub fn view_state(
+        &self,
+        account: Account,
+        state: SessionState,
+        commands: &SessionCommands,
+    ) -> SessionView {
+        SessionView {
+            name: self.names.find_name(state.session),
+            ..SessionView::from_state(account, state, commands)
+        }
+    }
+
     /// Decodes a row. A row with the state of another session is an error.
     pub(super) fn view_row(&self, row: &SessionRow) -> Result<SessionView, SessionError> {
         let state = self.decode_state(&row.tenant, &row.state)?;
@@ -54,7 +68,7 @@ impl Sessions {
         }
         let commands = self.decode_commands(&row.tenant, state.session, &row.commands);
         let account = row.tenant.account();
-        Ok(SessionView::from_state(account, state, &commands))
+        Ok(self.view_state(account, state, &commands))
     }
 
     /// The newest state of a session of that account, or of any (for the administrator).
@@ -159,12 +173,12 @@ impl Sessions {
         let stored = self.store.put_commands(account, id, encrypted);
         let exists = self.call_store(StoreOperation::Order, stored).await?;
         let account = row.tenant.account();
-        Ok(exists.then(|| SessionView::from_state(account, view.state, &commands)))
+        Ok(exists.then(|| self.view_state(account, view.state, &commands)))
     }
 }
 
 impl SessionView {
-    /// A view of a state and the commands beside it.
+    /// A view without a name of a state and the commands beside it.
     pub fn from_state(
         account: Account,
         mut state: SessionState,
@@ -174,6 +188,7 @@ impl SessionView {
         state.compaction.take_over(&commands.outcomes, generations);
         Self {
             account,
+            name: SessionName::default(),
             clear_pending: commands.is_clear_pending(&state),
             compact_pending: commands.is_summary_pending(&state),
             auto_compact: commands.auto_compact,

@@ -222,6 +222,7 @@ async fn the_api_reads_sessions_of_the_account_only() {
     let id = state.session;
     let view = sessions.view_session(Some(&account), id).await.unwrap();
     let expected = SessionView {
+        name: SessionName::default(),
         account,
         state,
         clear_pending: false,

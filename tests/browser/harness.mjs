@@ -74,7 +74,7 @@ export async function start(more = "") {
     page: `${proxy.url}/plimsoll/`,
     harbour,
     api: (path, options) => api(proxy.url, path, options),
-    talk: (model, key) => new Talk(proxy.url, model, key),
+    talk: (model, key, agent) => new Talk(proxy.url, model, key, agent),
     async stop() {
       await proxy.stop();
       await harbour.stop();
@@ -103,7 +103,9 @@ export class Talk {
   id = null;
   static #nth = 0;
 
-  constructor(url, model, key) {
+  // `agent` is the client's name for itself.
+  constructor(url, model, key, agent) {
+    this.agent = agent;
     this.url = url;
     this.model = model;
     this.key = key;
@@ -123,6 +125,7 @@ export class Talk {
       this.url,
       { model: this.model, messages: this.messages, user: this.user, ...more },
       this.key,
+      this.agent,
     );
     this.id = answer.headers["x-plimsoll-session"];
     const message = answer.body.choices?.[0].message;
@@ -131,11 +134,12 @@ export class Talk {
   }
 }
 
-export function post(url, body, key) {
+export function post(url, body, key, userAgent) {
   return new Promise((done, fail) => {
     const data = Buffer.from(JSON.stringify(body));
     const headers = { "content-type": "application/json", "content-length": data.length };
     if (key) headers.authorization = `Bearer ${key}`;
+    if (userAgent) headers["user-agent"] = userAgent;
     const request = http.request(
       `${url}/v1/chat/completions`,
       { method: "POST", agent, headers },

@@ -11,7 +11,7 @@ const expected = /Failed to load resource/;
 
 before(async () => {
   [proxy, shown, browser] = await Promise.all([start(keyed(false)), start(keyed(true)), launch()]);
-  alice = proxy.talk("harbour/deep", KEYS.alice);
+  alice = proxy.talk("harbour/deep", KEYS.alice, "a-client/1.0");
   bob = proxy.talk("harbour/deep", KEYS.bob);
   for (const tokens of [6_000, 9_000]) await alice.say("Alice at sea", tokens);
   await bob.say("Bob at sea", 2_000);
@@ -88,6 +88,15 @@ test("the administrator sees all sessions, and texts only where the settings sho
   await reads(rowOf(page, alice.id), "Critical");
   await reads(rowOf(page, bob.id), "Healthy");
   await reads(page.locator("footer"), "as administrator");
+  // Without texts, a session is called by its client and its id.
+  const called = (page, talk) =>
+    rowOf(page, talk.id).locator(".name");
+  await reads(called(page, alice), `a-client · session ${alice.id.slice(0, 8)}`);
+  await reads(called(page, bob), `Session ${bob.id.slice(0, 8)}`);
+  assert.ok(!(await page.locator("body").innerText()).includes("at sea"));
+  await alice.say("On", 9_050);
+  await reads(rowOf(page, alice.id), "9,050");
+  await reads(called(page, alice), "a-client · session");
   await rowOf(page, alice.id).click();
   for (const name of ["Reminders", "Prompts of the proxy", "Summary"]) {
     await reads(page.getByRole("region", { name }), "only where admin.show_content is true");
@@ -100,6 +109,7 @@ test("the administrator sees all sessions, and texts only where the settings sho
   const open2 = await open(browser, shown, { expected, hash: `#/sessions/${talk.id}` });
   await enter(open2.page, KEYS.admin);
   await open2.page.getByRole("region", { name: "Prompts of the proxy" }).locator("pre").first().waitFor();
+  await reads(open2.page.getByRole("heading", { level: 1 }), "Alice at sea");
   await open2.ok();
 });
 
@@ -157,6 +167,7 @@ test("with admin.local the page shows all sessions of this machine to read", lim
     const { page, ok } = await open(browser, local, {});
     await reads(rowOf(page, talk.id), "Critical");
     await reads(page.locator("footer"), "to read only");
+    await reads(rowOf(page, talk.id).locator(".name"), `Session ${talk.id.slice(0, 8)}`);
     await rowOf(page, talk.id).click();
     await page.getByText("This session is another key's").waitFor();
     assert.equal(await page.getByRole("button", { name: "Clear" }).isVisible(), false);

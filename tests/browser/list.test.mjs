@@ -5,7 +5,7 @@ import net from "node:net";
 import { once } from "node:events";
 import { after, before, test } from "node:test";
 
-import { launch, limit, open, reads, rowOf, settled, start, waitUntil } from "./harness.mjs";
+import { launch, limit, open, post, reads, rowOf, settled, start, waitUntil } from "./harness.mjs";
 
 let proxy, browser;
 const talks = {};
@@ -50,15 +50,17 @@ test("without a session the page shows how to send a request, and shows the firs
   const { page, ok } = await open(browser, proxy);
   const empty = page.locator(".empty");
   await reads(empty, "curl -i");
-  const curl = await empty.locator("pre").first().textContent();
+  const lines = await empty.locator("pre").allTextContents();
+  assert.equal(lines[0], `export OPENAI_BASE_URL=${proxy.url}/v1`);
+  assert.equal(lines[1], `export ANTHROPIC_BASE_URL=${proxy.url}`);
+  assert.equal(await page.locator(".key").isVisible(), false);
+  const curl = lines.find((line) => line.includes("/v1/chat/completions"));
   assert.ok(curl.includes(`${proxy.url}/v1/chat/completions`));
   const body = JSON.parse(/-d '(.*)'/s.exec(curl)[1]);
-  const answer = await fetch(`${proxy.url}/v1/chat/completions`, {
-    method: "POST",
-    body: JSON.stringify(body),
-  });
+  // Without a name of its client, as all others of this file.
+  const answer = await post(proxy.url, body);
   assert.equal(answer.status, 200);
-  await rowOf(page, answer.headers.get("x-plimsoll-session")).waitFor();
+  await rowOf(page, answer.headers["x-plimsoll-session"]).waitFor();
   await empty.waitFor({ state: "hidden" });
   await ok();
 });
@@ -69,7 +71,8 @@ test("a row shows the load line, the level and the rest", limit, async () => {
   const row = rowOf(page, talks.full.id);
   await reads(row, "Caution");
   const text = await row.innerText();
-  for (const part of ["60%", "6,000", "deep", "harbour", "Course 1", talks.full.id.slice(0, 8), "just now"]) {
+  const id = talks.full.id.slice(0, 8);
+  for (const part of ["Log of full", "60%", "6,000", "deep", "harbour", "Course 1", id, "just now"]) {
     assert.ok(text.includes(part), `${part} in ${text}`);
   }
   const places = await row.locator(".gauge").evaluate((gauge) => {
@@ -137,6 +140,7 @@ test("search, levels and order, which a reload keeps", limit, async () => {
     ["告急", ["over"]],
     ["deep CAUTION", ["full"]],
     ["harbour silent", ["mute"]],
+    ["log of dark", ["dark"]],
   ]) {
     await search.fill(words);
     await ordered(page, found);
@@ -166,7 +170,7 @@ test("search, levels and order, which a reload keeps", limit, async () => {
       `${column} up`,
     );
   }
-  for (const column of ["Model", "Provider", "Course", "Last seen"]) {
+  for (const column of ["Session", "Model", "Provider", "Course", "Left out", "Last seen"]) {
     const head = page.getByRole("columnheader", { name: column });
     await head.getByRole("button").click();
     const sorted = async () => (await head.getAttribute("aria-sort")) !== "none";
@@ -263,7 +267,7 @@ test("on a phone everything fits the width of the screen", limit, async () => {
   const row = rowOf(page, talks.over.id);
   await reads(row, "Critical");
   assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 360);
-  for (const part of ["90%", "9,000", "deep", "harbour", "Course 1"]) await reads(row, part);
+  for (const part of ["Log of over", "90%", "9,000", "deep", "harbour", "Course 1"]) await reads(row, part);
   const box = await row.boundingBox();
   for (const cell of await row.locator("[role=gridcell]").all()) {
     const { x, y, width, height } = await cell.boundingBox();
@@ -280,15 +284,91 @@ test("on a phone everything fits the width of the screen", limit, async () => {
   await ok();
 });
 
-test("model names are shown as text, not as HTML", limit, async () => {
+test("sessions of one client stand together under its name", limit, async () => {
+  const own = await start();
+  try {
+    const talk = (agent) => own.talk("harbour/deep", undefined, agent);
+    const [first, second, plain, third] = [talk("claude-cli/2.0 (cli)"), talk("codex_cli_rs/0.4"), talk(), talk("claude-cli/2.1")];
+    await first.say("Mend the mast", 9_000);
+    const { page, ok } = await open(browser, own);
+    await rowOf(page, first.id).waitFor();
+    // One client needs no heading.
+    assert.equal(await page.locator(".of-program").count(), 0);
+    assert.equal(await page.getByRole("button", { name: "By client" }).isVisible(), false);
+    for (const [one, words] of [[second, "Sew the sail"], [plain, "Ahoy"], [third, "Coil the ropes"]]) {
+      await one.say(words, 2_000);
+      await rowOf(page, one.id).waitFor();
+    }
+    const rows = () =>
+      page.locator(".rows .row").evaluateAll((all) => all.map((row) => row.querySelector(".name bdi").textContent));
+    const are = (expected) =>
+      waitUntil(async () => {
+        const found = (await rows()).map((text) => text.replace(/ \(talk-.*/, ""));
+        return JSON.stringify(found) === JSON.stringify(expected);
+      }, `the rows ${expected}`);
+    const search = page.getByLabel("Search");
+    await page.getByRole("columnheader", { name: "Session" }).getByRole("button").click();
+    const claude = ["claude-cli", "Coil the ropes", "Mend the mast"];
+    const codex = ["codex_cli_rs", "Sew the sail"];
+    await are(["Client without a name", "Ahoy", ...claude, ...codex]);
+    const heading = page.getByRole("button", { name: "claude-cli sessions: 2" });
+    const levels = page.locator(".of-program", { has: heading }).locator(".levels");
+    assert.equal(await levels.innerText(), "Critical 1\nHealthy 1");
+    assert.equal(await page.getByRole("grid").getAttribute("aria-rowcount"), "8");
+    await heading.click();
+    await are(["Client without a name", "Ahoy", "claude-cli", ...codex]);
+    assert.equal(await heading.getAttribute("aria-expanded"), "false");
+    // By keyboard: from a session to a heading, which is unfolded.
+    await rowOf(page, second.id).locator(".name").focus();
+    await page.keyboard.press("ArrowUp");
+    await page.keyboard.press("ArrowUp");
+    await page.keyboard.press("Enter");
+    await are(["Client without a name", "Ahoy", ...claude, ...codex]);
+    const group = page.getByRole("button", { name: "By client" });
+    assert.equal(await group.getAttribute("aria-pressed"), "true");
+    await group.click();
+    await are(["Ahoy", "Coil the ropes", "Mend the mast", "Sew the sail"]);
+    await page.reload();
+    await are(["Ahoy", "Coil the ropes", "Mend the mast", "Sew the sail"]);
+    await search.fill("codex");
+    await are(["Sew the sail"]);
+    await ok();
+  } finally {
+    await own.stop();
+  }
+});
+
+test("what was cut is seen in the list", limit, async () => {
+  const talk = proxy.talk("harbour/deep");
+  const line = "The wind backed to the north-west, and the glass fell. ";
+  for (let nth = 0; nth < 6; nth += 1) await talk.say(`Watch ${nth}. ${line.repeat(120)}`);
+  const { left_out, cuts } = await proxy.api(`sessions/${talk.id}`);
+  assert.ok(left_out > 0 && cuts.length > 0, JSON.stringify({ left_out, cuts }));
+  const { page, ok } = await open(browser, proxy);
+  const cell = rowOf(page, talk.id).locator(".c-cut");
+  const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 }).format(left_out);
+  await reads(cell, `${short} tokens`);
+  const words = { course: "new course", refitted: "fitted anew" };
+  await reads(cell, cuts.map((cut) => words[cut] ?? cut).join(", "));
+  const exact = `${left_out.toLocaleString("en")} tokens of the last request were not sent`;
+  assert.ok((await cell.getAttribute("title")).startsWith(exact));
+  await rowOf(page, talk.id).click();
+  await reads(page.locator(".facts div", { hasText: "Left out" }), left_out.toLocaleString("en"));
+  await ok();
+});
+
+test("names and tasks are shown as text, not as HTML", limit, async () => {
   const hostile = `harbour/<img src=x onerror="document.title='taken'"><script>document.title='taken'</script>`;
-  const talk = proxy.talk(hostile);
-  await talk.say("Ahoy", 10);
+  const talk = proxy.talk(hostile, undefined, "<b>agent</b>/1");
+  await talk.say("Ahoy <img src=x onerror=alert(1)>", 10);
   const { page, ok } = await open(browser, proxy);
   const name = rowOf(page, talk.id).locator(".name");
-  await reads(name, "<img src=x");
-  assert.equal(await page.locator(".rows img, .rows script").count(), 0);
+  await reads(name, "Ahoy <img src=x");
+  await reads(rowOf(page, talk.id).locator(".c-model"), "<img src=x");
+  await reads(page.locator(".of-program"), "<b>agent</b>");
+  assert.equal(await page.locator(".rows img, .rows script, .rows b").count(), 0);
   await name.click();
+  await reads(page.getByRole("heading", { level: 1 }), "Ahoy <img src=x");
   await reads(page.locator("dd"), "<script>");
   const lines = await page.locator(".hint pre").textContent();
   assert.ok(lines.startsWith(`[models."harbour/<img src=x onerror=\\"document`), lines);

@@ -14,15 +14,25 @@ const folder = join(dirname(fileURLToPath(import.meta.url)), "..", "..", "docs",
 // The largest allowed picture.
 const MOST_BYTES = 150_000;
 
-// Models, windows, and the contents of their sessions.
+// Models and their windows.
 const FLEET = [
-  ["openai/gpt-4.1", 128_000, [31_400, 88_700, 4_210]],
-  ["openai/gpt-4.1-mini", 128_000, [12_800]],
-  ["anthropic/claude-sonnet-4-5", 200_000, [117_300, 52_040, 131_900]],
-  ["local/qwen3-coder", 32_768, [9_150, 22_600]],
-  ["ollama/llama3.1", null, [3_380]],
+  ["openai/gpt-4.1", 128_000],
+  ["anthropic/claude-sonnet-4-5", 200_000],
+  ["local/qwen3-coder", 32_768],
+  ["ollama/llama3.1", null],
   // Its provider reports no usage.
-  ["ollama/silent-8b", 8_192, [undefined]],
+  ["ollama/silent-8b", 8_192],
+];
+
+// Sessions: the client, the model, the tokens and the task.
+const SESSIONS = [
+  ["OpenAI/Python 1.99.1", "ollama/llama3.1", 3_380, "Sort these tickets by how urgent they are"],
+  ["OpenAI/Python 1.99.1", "ollama/silent-8b", undefined, "A haiku about mast and sail"],
+  ["OpenAI/Python 1.99.1", "openai/gpt-4.1", 88_700, "What does the log of the last voyage say?"],
+  ["codex_cli_rs/0.46.0", "openai/gpt-4.1", 31_400, "Write the changelog for the next release"],
+  ["claude-cli/2.0.31", "anthropic/claude-sonnet-4-5", 117_300, "Keep heights in centimetres, and mend the tests"],
+  ["claude-cli/2.0.31", "anthropic/claude-sonnet-4-5", 52_040, "Why does the build take four minutes?"],
+  ["opencode/0.9.1", "local/qwen3-coder", 9_150, "Add a dark theme to the settings"],
 ];
 
 const NOTE = `Next: make the failing test in tests/rigging.rs pass.
@@ -49,7 +59,7 @@ function settings(harbour) {
 
 // An agent that reads file after file until its window is full, and beyond.
 async function agent(url) {
-  const talk = new Talk(url, "local/qwen3-coder");
+  const talk = new Talk(url, "local/qwen3-coder", undefined, "opencode/0.9.1");
   talk.messages.push({ role: "system", content: "You are a shipwright who writes Rust. ".repeat(60) });
   talk.messages.push({ role: "user", content: "Make the rigging hold in a storm, and prove it with tests." });
   for (let turn = 0; turn < 84; turn += 1) {
@@ -83,13 +93,12 @@ const proxy = { url: served.url, page: `${served.url}/plimsoll/` };
 const browser = await launch();
 try {
   mkdirSync(folder, { recursive: true });
-  for (const [model, , all] of FLEET) {
-    for (const tokens of all)
-      await new Talk(proxy.url, model).say(
-        "What does the log say?",
-        tokens,
-        tokens && Math.floor(tokens * 0.9),
-      );
+  for (const [client, model, tokens, task] of SESSIONS) {
+    const talk = new Talk(proxy.url, model, undefined, client);
+    const told = tokens ? `[tokens ${tokens} cached ${Math.floor(tokens * 0.9)}]` : "";
+    // Elements are no part of a title.
+    talk.messages.push({ role: "user", content: `<count>${told}</count> ${task}` });
+    await talk.send();
   }
   const { id } = await agent(proxy.url);
   const list = (page) => rowOf(page, id).waitFor();

@@ -57,7 +57,7 @@ test("the compaction strategy is shown", limit, async () => {
   const { page, ok } = await open(browser, proxy, { hash: "#/providers" });
   const card = page.getByRole("region", { name: "Compaction" });
   await reads(figure(card, "Strategy"), "Balanced");
-  await reads(figure(card, "From"), "70%");
+  await reads(figure(card, "From"), "0.7 of the window without the reserve");
   await reads(figure(card, "By itself"), "on");
   await page.getByRole("button", { name: "中文" }).click();
   await reads(page.getByRole("region", { name: "压缩" }), "平衡模式");

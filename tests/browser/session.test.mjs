@@ -92,12 +92,12 @@ test("the chart shows usage, both limits and actions", limit, async () => {
   await reads(page.locator(".tip"), "Generation 6");
   await page.keyboard.press("Home");
   await reads(page.locator(".tip"), "1,000 tokens");
-  assert.equal(await slider.getAttribute("aria-valuetext"), "Generation 1, 1,000 tokens, 12 tokens in the answer, 90% cached");
+  assert.equal(await slider.getAttribute("aria-valuetext"), "Generation 1, 1,000 tokens, 12 tokens in the answer, 900 from the cache");
   await page.keyboard.press("ArrowRight");
   await reads(page.locator(".tip"), "Generation 2");
   await page.getByText("As a table").click();
   const cells = await page.getByRole("row", { name: /^4 / }).innerText();
-  assert.ok(/7,000\s+12\s+90%\s/.test(cells), cells);
+  assert.ok(/7,000\s+12\s+6,300\s/.test(cells), cells);
   await ok();
 });
 
@@ -127,6 +127,12 @@ test("prompts, reminders and the parts of the last request are shown in full", l
   ]) {
     assert.ok(bar.includes(part), `${part} in ${bar}`);
   }
+  // With what is free, the parts are the window.
+  const counts = [...bar.matchAll(/(?<!Left out by the guard): ([\d,]+) tokens/g)];
+  const sum = counts.reduce((all, [, count]) => all + Number(count.replace(",", "")), 0);
+  assert.equal(sum, WINDOW, bar);
+  await reads(made.locator("li", { hasText: "Reserve for the answer" }), "25%");
+  await reads(made, "percentages are of the window");
   await reads(page.getByRole("region", { name: "Summary" }), "There is none.");
   await reads(page.locator("dd"), talk.id);
   const total = page.locator(".facts div", { hasText: "Prompt and answer together" });
@@ -134,14 +140,25 @@ test("prompts, reminders and the parts of the last request are shown in full", l
   await ok();
 });
 
+test("a session is called by its task, and the browser's history by its id", limit, async () => {
+  const talk = proxy.talk("harbour/deep", undefined, "claude-cli/2.0 (cli)");
+  await talk.say("<system-reminder>Be brief.</system-reminder> Mend the mast", 2_000);
+  const { page, ok } = await open(browser, proxy, at(talk));
+  await reads(page.getByRole("heading", { level: 1 }), "Mend the mast");
+  assert.equal(await page.title(), `Session ${talk.id.slice(0, 8)} · Plimsoll`);
+  await reads(page.locator(".facts div", { hasText: "Client program" }), "claude-cli");
+  await ok();
+});
+
 test("the page follows the session", limit, async () => {
   const talk = proxy.talk("harbour/deep");
   await talk.say("One", 2_000);
   const { page, ok } = await open(browser, proxy, at(talk));
-  await reads(page.locator(".load"), "20% · 2,000 of 10,000 tokens");
+  await reads(page.locator(".load"), "20% of the window · 2,000 of 10,000 tokens");
+  await reads(page.locator(".load-card"), "optimal up to 50% (5,000) · critical above 80% (8,000)");
   await page.evaluate(() => (window.same = true));
   await talk.say("Two", 8_500);
-  await reads(page.locator(".load"), "85% · 8,500 of 10,000 tokens");
+  await reads(page.locator(".load"), "85% of the window · 8,500 of 10,000 tokens");
   await reads(page.locator(".load-card .pill"), "Critical");
   await page.getByRole("img", { name: "Chart: 2 points" }).waitFor();
   assert.equal(await page.evaluate(() => window.same), true);
@@ -154,6 +171,8 @@ test("the compact button orders a summary, and its progress is shown", limit, as
   const { page, ok } = await open(browser, proxy, at(talk));
   proxy.harbour.hold();
   const button = page.getByRole("button", { name: "Compact" });
+  const what = page.locator(`#${await button.getAttribute("aria-describedby")}`);
+  await reads(what, "A model summarises the older part after the answer to the next request");
   await button.click();
   await page.getByText("The next request of this session begins a summary.").waitFor();
   assert.equal((await report(talk)).compact_pending, true);
@@ -189,7 +208,10 @@ test("the clear button asks first, and the next request begins a new course", li
   const { page, ok } = await open(browser, proxy, at(talk));
   const button = page.getByRole("button", { name: "Clear" });
   const dialog = page.getByRole("dialog", { name: "Begin a new course?" });
+  const what = page.locator(`#${await button.getAttribute("aria-describedby")}`);
+  await reads(what, "The next request goes out without its older history");
   await button.click();
+  await reads(dialog, "A summary is dropped. No model is asked for it.");
   await dialog.getByRole("button", { name: "Cancel" }).click();
   await dialog.waitFor({ state: "detached" });
   assert.equal((await report(talk)).clear_pending, false);

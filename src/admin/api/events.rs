@@ -138,9 +138,13 @@ impl EventReader {
 
     /// The overview of a session, unless it was sent before.
     fn write_session_event(&mut self, change: &SessionChange) -> Option<Bytes> {
-        let digest = xxh3_64(&change.overview);
+        let reader = self
+            .requester
+            .choose_reader(&self.app, Some(&change.account));
+        let overview = change.overview_for(reader);
+        let digest = xxh3_64(overview);
         let changed = self.sent_digests.put(change.session, digest) != Some(digest);
-        changed.then(|| write_event("session", &change.overview))
+        changed.then(|| write_event("session", overview))
     }
 
     /// Changes of the newest sessions.

@@ -8,7 +8,7 @@ use super::{Requester, log_store_failure, respond_json, shorten_word};
 use crate::{
     error::{Failure, format_error_chain},
     proxy::App,
-    session::{self, SessionError},
+    session::{self, SessionError, SessionView},
     store::Page,
     wire::Body,
 };
@@ -80,10 +80,14 @@ pub(super) async fn list_sessions(
     let of_other_keys = count_others(app, requester).await;
     let local = app.config.admin.local;
     let hint = if local { LOCAL_HINT } else { HINT };
+    let build_overview = |view: &SessionView| {
+        let reader = requester.choose_reader(app, Some(&view.account));
+        session::build_overview(view, reader)
+    };
     Ok(respond_json(&SessionPage {
         hint: of_other_keys.filter(|others| *others > 0).map(|_| hint),
         of_other_keys,
-        sessions: found.sessions.iter().map(session::build_overview).collect(),
+        sessions: found.sessions.iter().map(build_overview).collect(),
         next: (found.has_more && next <= MAX_SKIP).then_some(next),
     }))
 }

@@ -169,17 +169,20 @@ fn full_session() -> SessionView {
         boundary: 3,
         text: "done".into(),
     });
-    SessionView::from_state(
-        Account::from_bytes([1; 16]),
-        state,
-        &SessionCommands::default(),
-    )
+    let account = Account::from_bytes([1; 16]);
+    let mut view = SessionView::from_state(account, state, &SessionCommands::default());
+    view.name.task = Some("mend the mast".into());
+    view.name.program = Some("claude-cli".into());
+    view
 }
 
 #[test]
 fn sessions_are_described() {
     let full = full_session();
-    check("Overview", &session::build_overview(&full));
+    check(
+        "Overview",
+        &session::build_overview(&full, ReportReader::Owner),
+    );
     let state = SessionState::new(SessionId::from_bytes([2; 16]));
     let empty = SessionView::from_state(full.account, state, &SessionCommands::default());
     let admin = ReportReader::Admin {
@@ -193,7 +196,7 @@ fn sessions_are_described() {
         check("Report", &session::build_report(view, reader));
     }
     let page = session_list::SessionPage {
-        sessions: vec![session::build_overview(&full)],
+        sessions: vec![session::build_overview(&full, ReportReader::Local)],
         next: Some(100),
         of_other_keys: Some(3),
         hint: Some("send a key"),

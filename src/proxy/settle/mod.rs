@@ -23,7 +23,6 @@ use crate::{
         summary::{SummarySource, begin_summary_after, keep_for_summary, run_summary},
     },
     relay::{AssistantTurn, PrecedingText, ResponseSummary, StreamFooter, TurnDriver},
-    session::SessionView,
 };
 
 /// What is kept of a request for the end of its streamed answer: all but its body, unless a summary may need that.
@@ -136,7 +135,7 @@ pub async fn settle_answer(
     let headers = build_end_headers(&planned, &state, actions);
     if stored && app.session_events.has_listeners() {
         let account = lineage.tenant.account();
-        let view = SessionView::from_state(account, state, &inherited.commands);
+        let view = app.sessions.view_state(account, state, &inherited.commands);
         app.session_events.publish_change(&view);
     }
     headers

@@ -13,7 +13,7 @@ use plimsoll::{
     proxy::session_events::MAX_LISTENERS_PER_ACCOUNT,
     session::{Account, ClientIdentity, SessionCommands, SessionId, SessionState, SessionView},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A proxy whose store cannot list: its events were not found by listing.
 async fn without_listing() -> RunningProxy {
@@ -135,9 +135,12 @@ async fn each_listener_gets_events_of_its_account_only() {
     let mut to_admin = Events::open(&Api::keyed(&proxy, ADMIN)).await;
     let own = alice.begin_session("x").await;
     let other = bob.begin_session("x").await;
-    assert_eq!(to_alice.next_event("session").await["id"], own);
+    let told = to_alice.next_event("session").await;
+    assert_eq!((&told["id"], &told["task"]), (&json!(own), &json!("x")));
     assert_eq!(to_bob.next_event("session").await["id"], other);
-    assert_eq!(to_admin.next_event("session").await["id"], own);
+    // The administrator sees no texts here.
+    let told = to_admin.next_event("session").await;
+    assert_eq!((&told["id"], &told["task"]), (&json!(own), &Value::Null));
     assert_eq!(to_admin.next_event("session").await["id"], other);
     // A command of the administrator is sent to the session's account only.
     let admin = Api::keyed(&proxy, ADMIN);

@@ -63,15 +63,19 @@ async fn with_client_keys_sessions_of_others_are_not_counted() {
 async fn admin_local_lists_the_sessions_of_all_keys_without_their_texts() {
     let proxy = local().await;
     let (sdk, page) = (Api::keyed(&proxy, KEY), Api::new(&proxy));
+    let sdk = sdk.with("user-agent", "an-sdk/1.2 (of a test)");
     let id = sdk.begin_session("a task of the sdk").await;
     let own = page.begin_session("a task of nobody").await;
     let listed = page.json("sessions").await;
     assert_eq!(session_ids(&listed), [&own, &id]);
+    assert_eq!(listed["sessions"][0]["task"], "a task of nobody");
+    assert_eq!(listed["sessions"][1]["task"], Value::Null);
+    assert_eq!(listed["sessions"][1]["program"], "an-sdk");
     assert!(listed["of_other_keys"].is_null() && listed["hint"].is_null());
     assert_eq!(page.json("about").await["reader"], "local");
     let shown = page.json(&format!("sessions/{id}")).await;
     assert_eq!(shown["read_only"], true);
-    for text in ["reminders", "prompts", "summary"] {
+    for text in ["task", "reminders", "prompts", "summary"] {
         assert!(shown[text].is_null(), "{text}");
     }
     // The reader's own sessions are listed as always.

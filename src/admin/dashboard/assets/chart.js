@@ -4,7 +4,7 @@
 // A slider selects a point by keyboard, touch or mouse and describes it in text.
 
 import { attribute, h, svg } from "./dom.js";
-import { number, share, short } from "./format.js";
+import { number, short } from "./format.js";
 import { t } from "./words.js";
 
 // In pixels.
@@ -42,7 +42,7 @@ export function pointWords(point) {
     t("chart_generation", { n: number(point.generation) }),
     count,
     answer !== null && t("chart_answer_n", { n: number(answer) }),
-    cached !== null && t("chart_cached_n", { share: share(cached) }),
+    cached !== null && t("chart_cached_n", { n: number(point.cached_tokens) }),
     ...markWords(point),
   ].filter(Boolean);
 }
@@ -292,8 +292,8 @@ function cache(report, scales) {
   return [
     ...bars,
     svg("path", { class: "grid-line", d: `M${LEFT} ${zero}H${width - RIGHT}` }),
-    svg("text", { x: LEFT - 8, y: cached(1) + 8, class: "end" }, share(1)),
-    svg("text", { x: LEFT - 8, y: zero, class: "end" }, share(0)),
+    svg("text", { x: LEFT - 8, y: cached(1) + 8, class: "end" }, t("chart_all")),
+    svg("text", { x: LEFT - 8, y: zero, class: "end" }, t("none")),
   ];
 }
 
@@ -305,7 +305,7 @@ function legend(report, lanes) {
   const count = (kind) => report.points.filter((point) => point.marks.includes(kind)).length;
   return [
     entry(swatch("tokens"), t("chart_tokens")),
-    entry(swatch("cache"), t("chart_cached")),
+    entry(swatch("cache"), t("chart_cached_part")),
     ...lanes.map((kind) => entry(sample(kind), `${t(`mark_${kind}`)} (${number(count(kind))})`)),
   ];
 }

@@ -29,6 +29,7 @@ export function otherKeys(giveKey) {
 // How to send the first request.
 export function firstRequest(keys) {
   const base = new URL("../v1", document.baseURI).href;
+  const bare = base.slice(0, -"/v1".length);
   const key = keys ? ' \\\n  -H "authorization: Bearer $KEY"' : "";
   const curl = (path, fields) => {
     const messages = '"messages": [{"role": "user", "content": "How full are you?"}]';
@@ -40,10 +41,22 @@ export function firstRequest(keys) {
     { class: "empty", hidden: true },
     h("h2", {}, t("empty_title")),
     h("p", {}, t("empty_text")),
+    h("h3", {}, t("empty_openai")),
+    copyable(`export OPENAI_BASE_URL=${base}`),
+    h("h3", {}, t("empty_anthropic")),
+    copyable(`export ANTHROPIC_BASE_URL=${bare}`),
+    h(
+      "p",
+      {},
+      t(keys ? "empty_key_needed" : "empty_key_any"),
+      " ",
+      t("empty_model"),
+      " ",
+      h("a", { href: "#/providers" }, t("empty_models")),
+    ),
+    h("h3", {}, t("empty_try")),
     copyable(curl("chat/completions", "")),
-    h("p", {}, t("empty_messages")),
+    h("h3", {}, t("empty_messages")),
     copyable(curl("messages", '"max_tokens": 500, ')),
-    h("p", {}, t("empty_then")),
-    copyable(base),
   );
 }

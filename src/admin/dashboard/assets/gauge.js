@@ -36,11 +36,12 @@ export function pill() {
   };
 }
 
-// The legend of the two limits.
+// What the percentages are of, and the legend of the two limits.
 export const key = () =>
   h(
     "p",
     { class: "key" },
+    h("span", {}, t("percent_of")),
     ["optimal", "critical"].map((name) =>
       h(
         "span",

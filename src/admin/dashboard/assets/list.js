@@ -4,7 +4,7 @@ import { attribute, atFrame, h, say } from "./dom.js";
 import { firstRequest, otherKeys } from "./empty.js";
 import { number } from "./format.js";
 import { LEVELS, filled, key, levelOf } from "./gauge.js";
-import { row } from "./row.js";
+import { headingRow, row, titleOf } from "./row.js";
 import { Rows } from "./rows.js";
 import { MOST } from "./sessions.js";
 import { WORDS, t } from "./words.js";
@@ -14,21 +14,33 @@ const text = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
 const numeric = (of) => (a, b) => (of(a) ?? -1) - (of(b) ?? -1);
 // Each in ascending order.
 const COLUMNS = {
+  title: (a, b) => text(titleOf(a), titleOf(b)),
   level: numeric((it) => -LEVELS.indexOf(levelOf(it))),
   share: numeric(filled),
   tokens: numeric((it) => it.prompt_tokens),
+  course: numeric((it) => it.course),
   model: (a, b) => text(a.model, b.model),
   provider: (a, b) => text(a.provider, b.provider),
-  course: numeric((it) => it.course),
+  cut: numeric((it) => it.left_out),
   age: numeric((it) => it.updated_s),
 };
-const TEXTS = ["model", "provider"];
+const TEXTS = ["title", "model", "provider"];
 
 // Interval at which ages are updated, in milliseconds.
 const MINUTE = 20_000;
 
 // Search and sort order; they outlive the view, so that the user returns to the same list.
-const wish = { query: "", sort: "age", down: true, levels: new Set(), scroll: 0, active: null };
+const wish = {
+  query: "",
+  sort: "age",
+  down: true,
+  levels: new Set(),
+  // Whether the sessions of one client program stand together, and the programs whose sessions are folded away.
+  grouped: true,
+  folded: new Set(),
+  scroll: 0,
+  active: null,
+};
 
 // Kept in the address for reloads and bookmarks.
 export function readWish(parameters) {
@@ -36,6 +48,7 @@ export function readWish(parameters) {
   wish.query = parameters.get("q") ?? "";
   wish.sort = sort in COLUMNS ? sort : "age";
   wish.down = parameters.has("sort") ? parameters.get("order") === "down" : true;
+  wish.grouped = parameters.get("grouped") !== "no";
   wish.levels = new Set((parameters.get("level") ?? "").split(",").filter((it) => LEVELS.includes(it)));
 }
 
@@ -48,6 +61,7 @@ export function listAddress() {
     parameters.set("order", wish.down ? "down" : "up");
   }
   if (wish.levels.size > 0) parameters.set("level", [...wish.levels].join(","));
+  if (!wish.grouped) parameters.set("grouped", "no");
   const said = parameters.toString();
   return said ? `#/?${said}` : "#/";
 }
@@ -58,7 +72,8 @@ function words(session) {
   if (!hay.has(session)) {
     const level = levelOf(session);
     const names = Object.values(WORDS).map((one) => one[`level_${level}`]);
-    hay.set(session, [session.model, session.provider, session.id, level, ...names].join("\n").toLowerCase());
+    const { task, program, model, provider, id } = session;
+    hay.set(session, [task, program, model, provider, id, level, ...names].join("\n").toLowerCase());
   }
   return hay.get(session);
 }
@@ -75,6 +90,18 @@ export function chosen(all, { query, sort, down, levels }) {
   const sign = down ? -1 : 1;
   // Equal sessions need a fixed order, or rows would jump.
   return found.sort((a, b) => sign * by(a, b) || b.updated_s - a.updated_s || text(a.id, b.id));
+}
+
+// The sessions of each client program under a heading, the program of the first session first. Without a second
+// program there are no headings.
+export function group(found, { grouped, folded }) {
+  const programs = Map.groupBy(found, (one) => one.program ?? "");
+  if (!grouped || programs.size < 2) return found;
+  return [...programs].flatMap(([program, sessions]) => {
+    const isOpen = !folded.has(program);
+    const heading = { id: `sessions of ${program}`, isHeading: true, program, sessions, isOpen };
+    return isOpen ? [heading, ...sessions] : [heading];
+  });
 }
 
 // Draws `app.sessions` into `element`; `title` gets the focus when the view opens.
@@ -99,10 +126,11 @@ class List {
 
   constructor(app) {
     this.#app = app;
-    this.rows = new Rows(row);
+    this.rows = new Rows((item) => (item.isHeading ? headingRow((program) => this.#fold(program)) : row()));
     this.rows.active = wish.active;
     this.title = h("h1", { tabindex: "-1" }, t("sessions_title"));
     this.count = h("p", { class: "count", role: "status" });
+    this.key = key();
     this.bounded = h("p", { class: "quiet", hidden: true }, t("count_bounded", { n: number(MOST) }));
     this.#tools();
     this.head = head((column) => this.#sortBy(column));
@@ -121,7 +149,7 @@ class List {
     this.element = h(
       "div",
       { class: "list" },
-      h("div", { class: "heading" }, this.title, this.count, key()),
+      h("div", { class: "heading" }, this.title, this.count, this.key),
       h("p", { id: "keys-help", class: "hidden" }, t("keys_help")),
       this.content,
       this.others.element,
@@ -189,6 +217,11 @@ class List {
       );
       return { level, button, count };
     });
+    this.byProgram = h(
+      "button",
+      { type: "button", class: "chip", hidden: true, onclick: () => this.#group() },
+      t("by_program"),
+    );
     this.tools = h(
       "div",
       { class: "tools" },
@@ -198,6 +231,7 @@ class List {
         { class: "chips", role: "group", "aria-label": t("levels") },
         this.chips.map((it) => it.button),
       ),
+      this.byProgram,
       h("div", { class: "sorting" }, h("label", { for: "sort" }, t("sort_by")), this.sort, this.turn),
     );
   }
@@ -225,6 +259,16 @@ class List {
     this.#wished();
   }
 
+  #group() {
+    wish.grouped = !wish.grouped;
+    this.#wished();
+  }
+
+  #fold(program) {
+    if (!wish.folded.delete(program)) wish.folded.add(program);
+    this.changed();
+  }
+
   #wished() {
     history.replaceState(null, "", listAddress());
     this.changed();
@@ -240,10 +284,13 @@ class List {
   #choose(sessions) {
     const all = [...sessions.all.values()];
     const found = chosen(all, wish);
-    this.rows.set(found);
-    attribute(this.grid, "aria-rowcount", found.length + 1);
+    const items = group(found, wish);
+    this.rows.set(items);
+    attribute(this.grid, "aria-rowcount", items.length + 1);
+    this.byProgram.hidden = new Set(all.map((one) => one.program)).size < 2;
+    attribute(this.byProgram, "aria-pressed", String(wish.grouped));
     this.grid.hidden = found.length === 0;
-    this.content.hidden = all.length === 0;
+    this.content.hidden = this.key.hidden = all.length === 0;
     // Whether keys are needed is known shortly after the page has loaded.
     const keys = this.#app.about?.keys ?? false;
     if (keys !== this.#keys) {

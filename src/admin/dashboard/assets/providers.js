@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { h } from "./dom.js";
-import { milliseconds, number, share } from "./format.js";
+import { milliseconds, number } from "./format.js";
 import { errorHint, windowHint } from "./hint.js";
 import { t } from "./words.js";
 
@@ -178,7 +178,7 @@ function compaction(about) {
     : strategy;
   const all = [
     ["compaction_auto", t(auto ? "on" : "off")],
-    ["compaction_threshold", t("threshold_of", { share: share(threshold) })],
+    ["compaction_threshold", t("threshold_of", { part: number(threshold) })],
     ["compaction_strategy", words],
   ];
   const facts = h(

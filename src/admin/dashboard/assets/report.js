@@ -1,8 +1,8 @@
 // Texts and numbers of a session.
 
-import { cachedShare, markWords } from "./chart.js";
+import { markWords } from "./chart.js";
 import { h } from "./dom.js";
-import { age, moment, number, share } from "./format.js";
+import { age, moment, number } from "./format.js";
 import { t } from "./words.js";
 
 // Full texts; `list` is `null` if the user may not see them. `none` is shown if there are none, `why` if
@@ -35,18 +35,16 @@ export function table(points) {
     names.map((name) => h("th", { scope: "col" }, t(name))),
   );
   const count = (tokens) => (tokens === null ? t("unknown") : number(tokens));
-  const row = (point) => {
-    const cached = cachedShare(point);
-    return h(
+  const row = (point) =>
+    h(
       "tr",
       {},
       h("th", { scope: "row" }, number(point.generation)),
       h("td", {}, count(point.prompt_tokens)),
       h("td", {}, count(point.completion_tokens)),
-      h("td", {}, cached === null ? t("unknown") : share(cached)),
+      h("td", {}, count(point.cached_tokens)),
       h("td", {}, markWords(point).join(", ")),
     );
-  };
   const scroller = h(
     "div",
     {
@@ -69,6 +67,7 @@ export function figures(report) {
   };
   const all = [
     ["session_id", h("code", {}, report.id)],
+    ["program", report.program ?? t("unknown")],
     ["model", report.model],
     ["format", report.format],
     ["provider", report.provider],
@@ -78,7 +77,8 @@ export function figures(report) {
     ["fact_course", number(report.course)],
     ["fact_completion", count(report.completion_tokens)],
     ["fact_total", count(report.total_tokens)],
-    ["fact_cached", report.cached_share === null ? t("unknown") : share(report.cached_share)],
+    ["fact_cached", count(report.cached_tokens)],
+    ["fact_left_out", count(report.left_out)],
     ["fact_billed", t("fact_billed_both", billed)],
     ["fact_folded", report.folded_until === null ? t("none") : number(report.folded_until)],
     ["fact_tightened", number(report.tightened)],

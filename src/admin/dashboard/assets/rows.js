@@ -17,9 +17,11 @@ export class Rows {
   #items = [];
   #places = new Map();
   #shown = new Map();
+  // The top of each row in pixels, and the bottom of the last.
+  #tops = [0];
   #height = 0;
 
-  // `make()` returns a row: `element`, `link` (which gets the focus), `show(item)`.
+  // `make(item)` returns a row: `element`, `link` (which gets the focus), `show(item)`.
   constructor(make) {
     this.#make = make;
     this.body.addEventListener("keydown", (event) => this.#key(event));
@@ -29,18 +31,17 @@ export class Rows {
     });
   }
 
-  // All items, in order; each has an `id`.
+  // All items, in order; each has an `id`, and those that are headings `isHeading`.
   set(items) {
     this.#items = items;
     this.#places = new Map(items.map((item, at) => [item.id, at]));
-    if (!this.#places.has(this.active)) this.active = items[0]?.id ?? null;
+    if (!this.#places.has(this.active)) this.active = items.find((item) => !item.isHeading)?.id ?? items[0]?.id ?? null;
   }
 
   // Draws the visible rows; with `anew` also those that were drawn before, since items changed.
   draw(anew) {
-    this.#height = this.#measure();
-    const total = this.#items.length * this.#height;
-    this.body.style.height = `${total}px`;
+    this.#measure();
+    this.body.style.height = `${this.#tops.at(-1)}px`;
     const wanted = this.#inSight();
     const focused = this.#focused();
     for (const [id, row] of this.#shown) {
@@ -68,15 +69,30 @@ export class Rows {
   }
 
   #measure() {
-    const size = getComputedStyle(this.body).getPropertyValue("--row");
+    const style = getComputedStyle(this.body);
     const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
-    return Math.max(16, Math.round((parseFloat(size) || 3.5) * rem));
+    const pixels = (name) => Math.max(16, Math.round((parseFloat(style.getPropertyValue(name)) || 3.5) * rem));
+    const heading = pixels("--heading");
+    this.#height = pixels("--row");
+    let top = 0;
+    this.#tops = [0, ...this.#items.map((item) => (top += item.isHeading ? heading : this.#height))];
+  }
+
+  // The row at a height in pixels; the last one below all.
+  #rowAt(y) {
+    let [from, to] = [0, this.#items.length];
+    while (from < to) {
+      const middle = (from + to) >> 1;
+      if (this.#tops[middle + 1] <= y) from = middle + 1;
+      else to = middle;
+    }
+    return from;
   }
 
   #inSight() {
     const top = -this.body.getBoundingClientRect().top;
-    const first = Math.max(0, Math.floor(top / this.#height) - SPARE);
-    const last = Math.min(this.#items.length, Math.ceil((top + innerHeight) / this.#height) + SPARE);
+    const first = Math.max(0, this.#rowAt(top) - SPARE);
+    const last = Math.min(this.#items.length, this.#rowAt(top + innerHeight) + 1 + SPARE);
     const ids = this.#items.slice(Math.min(first, last), last).map((item) => item.id);
     if (this.active !== null && ids.length > 0) ids.push(this.active);
     return new Set(ids);
@@ -87,15 +103,16 @@ export class Rows {
     let row = this.#shown.get(item.id);
     const fresh = !row;
     if (fresh) {
-      row = this.#make();
+      row = this.#make(item);
       row.element.dataset.id = item.id;
       this.#shown.set(item.id, row);
     }
     if (fresh || anew) row.show(item);
+    const top = this.#tops[place];
     // The first row is the header.
     row.element.setAttribute("aria-rowindex", place + 2);
-    row.element.style.transform = `translateY(${place * this.#height}px)`;
-    row.element.style.height = `${this.#height}px`;
+    row.element.style.transform = `translateY(${top}px)`;
+    row.element.style.height = `${this.#tops[place + 1] - top}px`;
     row.link.tabIndex = item.id === this.active ? 0 : -1;
     return row.element;
   }
@@ -136,12 +153,11 @@ export class Rows {
 
   // Scrolls as little as needed; the sticky header must not cover the row.
   #reveal(place) {
-    const top = this.body.getBoundingClientRect().top + place * this.#height;
+    const { top: start } = this.body.getBoundingClientRect();
+    const [top, bottom] = [start + this.#tops[place], start + this.#tops[place + 1]];
     const above = parseFloat(getComputedStyle(this.body).scrollMarginTop) || 0;
     if (top < above) scrollBy({ top: top - above, behavior: "instant" });
-    else if (top + this.#height > innerHeight) {
-      scrollBy({ top: top + this.#height - innerHeight, behavior: "instant" });
-    }
+    else if (bottom > innerHeight) scrollBy({ top: bottom - innerHeight, behavior: "instant" });
   }
 
   #key(event) {

@@ -43,7 +43,9 @@ class View {
   constructor(app, id) {
     this.#app = app;
     this.#id = id;
-    this.title = h("h1", { tabindex: "-1" }, t("session_title", { id: brief(id) }));
+    this.task = h("bdi");
+    const kicker = h("span", { class: "kicker" }, t("session_title", { id: brief(id) }));
+    this.title = h("h1", { tabindex: "-1" }, kicker, " ", this.task);
     this.level = pill();
     this.reason = h("span", { class: "quiet reason", hidden: true });
     this.course = h("span", { class: "quiet" });
@@ -106,6 +108,7 @@ class View {
     this.#timer = setInterval(() => this.#overview(), MINUTE);
     const known = this.#app.sessions.all.get(this.#id);
     if (known) this.#seen = known;
+    this.#entitle(known);
     this.#read();
     return false;
   }
@@ -114,6 +117,11 @@ class View {
     this.#gone = true;
     clearInterval(this.#timer);
     this.chart.end();
+  }
+
+  // The first words of the task, else the client's program.
+  #entitle(session) {
+    say(this.task, session?.task ?? session?.program ?? "");
   }
 
   // An event of a session; if it is this one, its report is read again.
@@ -127,14 +135,22 @@ class View {
   }
 
   #actions() {
-    const button = (name, act) => h("button", { type: "button", class: "button", onclick: act }, t(name));
+    const button = (name, act) =>
+      h(
+        "button",
+        { type: "button", class: "button", "aria-describedby": `${name}-what`, onclick: act },
+        t(name),
+      );
+    const order = (name, made) =>
+      h("div", { class: "order" }, made, h("p", { id: `${name}-what`, class: "quiet" }, t(`${name}_what`)));
     this.compact = button("compact", () => this.#order("compact"));
     this.clear = button("clear", () => this.#clear());
     this.auto = new AutoSwitch((value) => this.#switch(value));
     this.actions = h(
       "section",
       { class: "card actions", "aria-label": t("actions") },
-      h("div", { class: "buttons" }, this.compact, this.clear),
+      order("compact", this.compact),
+      order("clear", this.clear),
       this.auto.element,
       this.told,
     );
@@ -220,7 +236,7 @@ class View {
       this[name].replaceChildren(...make(value));
     };
     part("table", report.points, table);
-    part("made", report.made_of, madeOf);
+    part("made", [report.made_of, report.context_limit], ([made, window]) => madeOf(made, window));
     const said = (name) => ({ none: t(`${name}_none`), why });
     part("reminders", [report.reminders, report.reminder_count], ([notes, count]) =>
       texts(notes, count, said("reminders"), (note) => note.id),
@@ -240,6 +256,7 @@ class View {
   #overview() {
     const { report } = this;
     if (!report) return;
+    this.#entitle(report);
     this.level.show(report);
     this.line.show(report);
     const why = levelOf(report) === "unknown" ? reasonOf(report) : null;
@@ -253,11 +270,12 @@ class View {
     this.load.hidden = tokens === null;
     if (tokens === null) say(this.load, "");
     else if (used === null) say(this.load, t("tokens_only", { tokens }));
-    else
-      say(this.load, `${share(used)} · ${t("tokens_of", { tokens, window: number(report.context_limit) })}`);
+    else say(this.load, t("tokens_of", { share: share(used), tokens, window: number(report.context_limit) }));
+    const limit = (name, tokens) =>
+      tokens !== null && t(name, { n: number(tokens), share: share(tokens / report.context_limit) });
     const limits = [
-      report.optimal_max_tokens !== null && t("optimal_at", { n: number(report.optimal_max_tokens) }),
-      report.critical_max_tokens !== null && t("critical_at", { n: number(report.critical_max_tokens) }),
+      limit("optimal_at", report.optimal_max_tokens),
+      limit("critical_at", report.critical_max_tokens),
     ];
     say(this.limits, limits.filter(Boolean).join(" · "));
     this.facts.replaceChildren(...figures(report));
