@@ -16,7 +16,13 @@ const ADDRESS: &str = "127.0.0.1:1876";
 const KEY: &str = "a-key";
 
 /// Blocks of commands with one of these are not run: they take long, or stand for another place.
-const NOT_RUN: [&str; 4] = ["cargo bench", "cargo test", "tests/run", "tests/engine/run"];
+const NOT_RUN: [&str; 5] = [
+    "cargo bench",
+    "cargo test",
+    "tests/run",
+    "tests/engine/run",
+    "tests/packages/run",
+];
 
 /// A function in the place of each command that is not to be run as it stands.
 const PRELUDE: &str = r#"
