@@ -212,8 +212,8 @@ fn the_changed_settings_are_shown_alone() {
     };
     let shown = checked_with(args, "[guard]\nreserve_tokens = 5000\n").unwrap();
     let (settings, _) = shown.split_once("\nmodels\n").unwrap();
-    let rows = settings.lines().filter(|line| line.contains("config.toml"));
-    let row = rows.last().unwrap();
+    let mut rows = settings.lines().filter(|line| line.contains("config.toml"));
+    let row = rows.next_back().unwrap();
     assert!(row.starts_with("  guard.reserve_tokens  5000 "), "{row}");
     assert!(!settings.contains("server.listen"), "{settings}");
 }

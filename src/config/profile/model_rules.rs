@@ -6,11 +6,14 @@
 
 use super::{MINUTE, PastReasoning, Profile, ReasoningMember};
 
+/// The beginnings of names, and what a model with one of them differs in.
+type ModelRule = (&'static str, fn(&mut Profile));
+
 /// The models that have a rule, and the rule. Of two rules for one model, the later one holds.
 ///
 /// A word is a family with its first version that has the rule; later versions have it too. A word without a version at its
 /// end is the beginning of a name: every such model has the rule.
-const RULES: &[(&str, fn(&mut Profile))] = &[
+const RULES: &[ModelRule] = &[
     // They take a `system` message in the midst of a conversation in Anthropic's Messages, and tools in it. Claude Sonnet 5
     // does not.
     (

@@ -73,7 +73,7 @@ impl ShortenedMessages<'_> {
         let results = self.list_results(messages);
         let tokens =
             |this: &Self| -> Vec<u32> { results.iter().map(|&at| this.tokens[at]).collect() };
-        let before = sum_tokens(&tokens(self));
+        let before = sum_tokens(tokens(self));
         let target = before.saturating_sub(excess);
         // Tokens are not spread evenly over a text: the rest may be denser than the whole.
         let mut aim = target;
@@ -82,13 +82,13 @@ impl ShortenedMessages<'_> {
             for &at in &results {
                 self.lower_result(at, level);
             }
-            let over = sum_tokens(&tokens(self)).saturating_sub(target);
+            let over = sum_tokens(tokens(self)).saturating_sub(target);
             if over == 0 {
                 break;
             }
             aim = aim.saturating_sub(over.saturating_add(1));
         }
-        before.saturating_sub(sum_tokens(&tokens(self)))
+        before.saturating_sub(sum_tokens(tokens(self)))
     }
 
     /// Cuts one result down to `level` raw tokens, in proportion to its characters.
