@@ -203,10 +203,8 @@ async fn head_of_the_root_is_answered() {
     let root = |method| client.request(method, "/").body(full_body("")).unwrap();
     let head = client.send(root(Method::HEAD)).await;
     assert_eq!((head.status.as_u16(), head.body.len()), (200, 0));
-    client
-        .send(root(Method::GET))
-        .await
-        .is_error(404, "path_not_found");
+    // A browser is led to the dashboard.
+    assert_eq!(client.send(root(Method::GET)).await.status, 308);
 }
 
 #[tokio::test]
