@@ -45,6 +45,7 @@ pub(super) fn run(
     let config = &loaded.config;
     let registry = Registry::new(config).map_err(CommandError::Start)?;
     let mut warnings = loaded.warnings;
+    warnings.extend(loaded.unset_variables);
     warnings.extend(collect_warnings(config, &registry));
     warnings.extend(find_unknown_windows(&registry));
     let is_shown = |setting: &&Setting| !args.changed || setting.origin.is_some();
@@ -143,12 +144,8 @@ fn describe_setting(setting: &Setting, config: &Config, registry: &Registry) -> 
         ("compaction.threshold", _) => {
             format!("{} ({})", compaction.threshold, compaction.strategy_name())
         }
-        ("traces.endpoint", _) => {
-            match config.traces.endpoint.as_deref().map(reqwest::Url::parse) {
-                // SECURITY: the path and the query of an address may contain a key.
-                Some(Ok(url)) => url.origin().ascii_serialization(),
-                _ => "none: no traces are made".to_owned(),
-            }
+        ("traces.endpoint", _) if config.traces.endpoint.is_none() => {
+            "none: no traces are made".to_owned()
         }
         ("store.url", StorePlace::Redis(server)) => {
             let cluster = if server.cluster { ", a cluster" } else { "" };

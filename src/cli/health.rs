@@ -30,7 +30,10 @@ pub(super) fn run(
     let base = match &args.url {
         Some(url) => url.trim_end_matches('/').to_owned(),
         None => {
-            let listen = load_config(flags, environment)?.config.server.listen;
+            let loaded = load_config(flags, environment);
+            // The code 2 has another meaning for the checks of containers.
+            let loaded = loaded.map_err(|problems| CommandError::Command(problems.to_string()))?;
+            let listen = loaded.config.server.listen;
             format!("http://{}", find_reachable(listen))
         }
     };

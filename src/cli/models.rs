@@ -4,7 +4,7 @@ use std::io::Write;
 
 use super::{CommandError, CommandResult, block_on, table};
 use crate::{
-    config::{Config, Environment, Flags, load_config},
+    config::{Config, Environment, Flags, Problems, load_config},
     error::format_error_chain,
     provider::{OfferedModel, Registry, Target},
 };
@@ -22,7 +22,11 @@ pub(super) fn run(
     environment: &Environment,
     out: &mut impl Write,
 ) -> CommandResult {
-    let config = load_config(flags, environment)?.config;
+    let loaded = load_config(flags, environment)?;
+    if args.ask && !loaded.unset_variables.is_empty() {
+        return Err(Problems(loaded.unset_variables).into());
+    }
+    let config = loaded.config;
     let registry = Registry::new(&config).map_err(CommandError::Start)?;
     if args.ask {
         for line in block_on(ask_providers(&registry))? {

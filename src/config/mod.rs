@@ -33,6 +33,7 @@ pub use guard::{
     ClearConfig, CutOrder, GuardConfig, Keep, PROMPT_MARGIN, Preset, RecallMode, UsageMode,
     WhenUnsure,
 };
+pub(crate) use loading::problem::find_nearest;
 pub use loading::{
     change::Change,
     environment::Environment,

@@ -51,7 +51,7 @@ fn read_service_name(s: &mut Section) -> String {
 }
 
 fn read_endpoint(s: &mut Section) -> Option<String> {
-    let written = s.read_address("endpoint", "");
+    let written = s.read_secret_address("endpoint");
     if written.is_empty() {
         return None;
     }

@@ -66,24 +66,22 @@ impl Edits {
         self.replace(span, Bytes::new());
     }
 
-    /// Removes elements of an array, or members of an object: each run of them with the commas before it, a run at the
-    /// start with those after it. `items` are all elements or members, in their order.
+    /// Removes elements of an array, or members of an object, each with a comma. `items` are all of them, in their order.
+    /// What is inserted at the start of an element at the beginning of the list stays.
     pub fn remove_items(&mut self, items: &[Span], is_removed: impl Fn(usize) -> bool) {
-        let mut at = 0;
-        while at < items.len() {
-            let run = at;
-            while at < items.len() && is_removed(at) {
-                at += 1;
+        let mut has_kept = false;
+        for (at, item) in items.iter().enumerate() {
+            if !is_removed(at) {
+                has_kept = true;
+                continue;
             }
-            if at > run {
-                let (start, end) = match (run.checked_sub(1), items.get(at)) {
-                    (Some(before), _) => (items[before].end, items[at - 1].end),
-                    (None, Some(after)) => (items[run].start, after.start),
-                    (None, None) => (items[run].start, items[at - 1].end),
-                };
-                self.remove(Span { start, end });
-            }
-            at += 1;
+            // The comma before it goes too; without an item before it, the comma after it.
+            let (start, end) = match (has_kept, items.get(at + 1)) {
+                (true, _) => (items[at - 1].end, item.end),
+                (false, Some(next)) => (item.start, next.start),
+                (false, None) => (item.start, item.end),
+            };
+            self.remove(Span { start, end });
         }
     }
 

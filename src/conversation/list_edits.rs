@@ -31,12 +31,12 @@ impl Conversation {
             return;
         }
         let spans: Vec<Span> = entries.iter().map(|entry| entry.span).collect();
-        edits.remove_items(&spans, |at| is_gone(&entries[at]));
+        remove_runs(&spans, |at| is_gone(&entries[at]), edits);
         for entry in entries.iter().filter(|entry| !is_gone(entry)) {
             let parts = &self.items[entry.items.clone()];
             let parts: Vec<Span> = parts.iter().map(|item| item.span).collect();
             let first = entry.items.start;
-            edits.remove_items(&parts, |at| is_removed(first + at));
+            remove_runs(&parts, |at| is_removed(first + at), edits);
         }
     }
 
@@ -144,5 +144,26 @@ impl Conversation {
             }
         }
         entries
+    }
+}
+
+/// Removes elements of a list, each run of them with the commas before it; the first run with those after it. What is
+/// inserted inside of a run goes too.
+fn remove_runs(elements: &[Span], is_removed: impl Fn(usize) -> bool, edits: &mut Edits) {
+    let mut at = 0;
+    while at < elements.len() {
+        let run = at;
+        while at < elements.len() && is_removed(at) {
+            at += 1;
+        }
+        if at > run {
+            let (start, end) = match (run.checked_sub(1), elements.get(at)) {
+                (Some(before), _) => (elements[before].end, elements[at - 1].end),
+                (None, Some(after)) => (elements[run].start, after.start),
+                (None, None) => return,
+            };
+            edits.remove(Span { start, end });
+        }
+        at += 1;
     }
 }

@@ -6,7 +6,7 @@ use http::Uri;
 
 use super::{ASSUMED_WINDOW, Registry, Target, WindowSource, registry::try_lend_credentials};
 use crate::config::{
-    Auth, ClientCompaction, Config, ModelConfig, Problem, ProviderConfig,
+    Auth, ClientCompaction, Config, ModelConfig, Problem, ProviderConfig, find_nearest,
     names::{ModelNameError, ModelNames},
     profile::find_profile,
 };
@@ -85,7 +85,7 @@ fn warn_about_shared_models(config: &Config, found: &mut Vec<Problem>) {
                 continue;
             };
             // The first of them says it for all.
-            if !is_set && candidates.starts_with(provider.as_str()) {
+            if !is_set && candidates.split(", ").next() == Some(provider) {
                 let message = format!(
                     "{listed:?} is listed by {candidates}, so that a request for it is refused unless it says \
                      PROVIDER/{listed}; set default_provider to one of them, or leave the name out of the others"
@@ -177,15 +177,20 @@ fn warn_about_model(config: &Config, registry: &Registry, name: &str, found: &mu
     if let Some((left, _)) = name.split_once('/')
         && model.provider.is_none()
         && *target.model == *name
-        && find_profile(left).is_some()
+        && !matches!(ModelNames::new(config).match_provider(name), Ok(Some(_)))
         && target.provider.config.profile.name != "openrouter"
     {
-        let provider = &target.provider.name;
-        let message = format!(
-            "there is no provider {left:?}, so that {provider} is asked for the model {name:?}; add \
-             [providers.{left}], or write provider = {provider:?} here"
-        );
-        warn("provider", message);
+        let known: Vec<&str> = config.providers.keys().map(String::as_str).collect();
+        let near = find_nearest(left, &known).map(|near| format!("; did you mean {near:?}?"));
+        let is_known = find_profile(left).is_some();
+        if let Some(near) = near.or_else(|| is_known.then(|| ".".to_owned())) {
+            let asked = &target.provider.name;
+            let message = format!(
+                "there is no provider {left:?}{near} As it stands, {asked} is asked for {name:?}; if that is meant, write \
+                 provider = {asked:?} here"
+            );
+            warn("provider", message);
+        }
     }
     let window = target.window.tokens;
     if let Some(input) = model.input_length

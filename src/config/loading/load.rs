@@ -49,9 +49,10 @@ pub struct LoadedConfig {
     pub config: Config,
     /// The file that was read, if any.
     pub file: Option<PathBuf>,
-    /// Variables of the environment that look like misspelt settings. From [`load_config`] also the settings that name
-    /// a variable that is not set.
+    /// Variables of the environment that look like misspelt settings.
     pub warnings: Vec<Problem>,
+    /// From [`load_config`]: settings that name a variable that is not set, without which the proxy does not start.
+    pub unset_variables: Vec<Problem>,
 }
 
 /// All sources before the checks. Each is read once, since a pipe is empty when it is read again.
@@ -62,19 +63,19 @@ pub(crate) struct WrittenSettings {
     pub(crate) layers: Layers,
 }
 
-/// Reads, merges and checks all sources, for commands that ask no provider: a key that is not set is a warning.
+/// Reads, merges and checks all sources, for commands that may do without keys: see
+/// [`LoadedConfig::unset_variables`].
 ///
 /// # Errors
 /// All problems at once, of the file, of keys, types and values.
 pub fn load_config(flags: &Flags, environment: &Environment) -> Result<LoadedConfig, Problems> {
     let written = WrittenSettings::read_sources(flags, environment)?;
     let (mut loaded, missing) = written.check_values(environment)?;
-    loaded
-        .warnings
-        .extend(missing.into_iter().map(|mut problem| {
-            problem.message += ", before the proxy starts";
-            problem
-        }));
+    let missing = missing.into_iter().map(|mut problem| {
+        problem.message += ", before the proxy starts";
+        problem
+    });
+    loaded.unset_variables = missing.collect();
     Ok(loaded)
 }
 
@@ -125,6 +126,7 @@ impl WrittenSettings {
             config,
             file,
             warnings,
+            unset_variables: Vec::new(),
         };
         Ok((loaded, missing))
     }

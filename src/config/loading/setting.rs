@@ -38,6 +38,8 @@ pub(crate) enum Visibility {
     Plain,
     /// An address without user, password and query.
     Address,
+    /// The scheme, the host and the port of an address, whose path may have a key in it.
+    Origin,
     /// The name of an environment variable. A text that does not look like one is hidden: it may be the secret.
     Variable,
     Hidden,
@@ -49,6 +51,11 @@ impl Visibility {
         match (value, self) {
             (value @ Value::Null, _) | (value, Self::Plain) => Some(value),
             (Value::String(text), Self::Address) => Some(redact_address(&text).into()),
+            (Value::String(text), Self::Origin) if !text.is_empty() => {
+                let url = reqwest::Url::parse(&text).ok()?;
+                Some(url.origin().ascii_serialization().into())
+            }
+            (value @ Value::String(_), Self::Origin) => Some(value),
             (Value::String(text), Self::Variable) if is_variable(&text) => Some(text.into()),
             _ => None,
         }

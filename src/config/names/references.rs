@@ -70,15 +70,6 @@ fn check_model(
         let message = "must be a model's name, or its beginning with one * at the end";
         s.refuse_at(&["models", name], None, message);
     }
-    let known: Vec<_> = config.providers.keys().map(String::as_str).collect();
-    let is_elsewhere = model.provider.is_some() || !model.deployments.is_empty();
-    let has_provider = name
-        .split_once('/')
-        .is_some_and(|(left, _)| known.contains(&left));
-    if let Some(message) = suggest_provider(name, &known).filter(|_| !is_elsewhere && !has_provider)
-    {
-        s.refuse_at(&["models", name], None, message);
-    }
     let has_star = name.ends_with('*');
     if has_star && !model.deployments.is_empty() {
         let message =

@@ -187,23 +187,23 @@ fn a_model_that_two_providers_list_is_warned_of_or_the_default_ones() {
 }
 
 #[test]
-fn a_model_of_a_provider_that_is_missing_is_refused_or_warned_of() {
+fn a_model_of_a_provider_that_is_missing_is_warned_of() {
     let with = |model: &str| {
         format!(
             "[providers.openai]\nbase_url = \"https://api.openai.com/v1\"\nauth = \"none\"\n\
              [models.\"{model}\"]\ncontext_length = 50000\n"
         )
     };
-    let problem = refused(&with("opnai/gpt-4o"), &[]);
-    assert!(
-        problem.contains("there is no provider \"opnai\"; did you mean \"openai/gpt-4o\"?"),
-        "{problem}"
-    );
+    let found = warned(&with("opnai/gpt-4o"), &[]);
+    let meant = "there is no provider \"opnai\"; did you mean \"openai\"? As it stands, openai is asked for";
+    assert!(found.contains(meant), "{found}");
     let found = warned(&with("anthropic/claude-sonnet-4-5"), &[]);
     assert!(
         found.contains("there is no provider \"anthropic\""),
         "{found}"
     );
+    let stated = format!("{}provider = \"openai\"\n", with("opnai/gpt-4o"));
+    assert_eq!(warned(&stated, &[]), "");
     for plain in ["openai/gpt-4o", "meta-llama/llama-4", "gpt-*"] {
         assert_eq!(warned(&with(plain), &[]), "", "{plain}");
     }

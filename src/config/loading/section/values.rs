@@ -35,6 +35,12 @@ impl Section<'_> {
         value.unwrap_or_default()
     }
 
+    /// An address whose path may be a credential.
+    pub(crate) fn read_secret_address(&mut self, key: &str) -> String {
+        let value = self.read_value(key, Some(String::new()), Visibility::Origin);
+        value.unwrap_or_default()
+    }
+
     /// A value without a default.
     pub(crate) fn read_option<T: SettingValue>(
         &mut self,

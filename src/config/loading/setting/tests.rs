@@ -59,7 +59,7 @@ fn no_secret_is_shown() {
          [providers.up]\nbase_url = \"https://user:p/ss-oh-no@host.example/v1\"\n\
          api_key_env = \"UP_KEY\"\nheaders = {{ \"x-team\" = \"sk-oh-no\" }}\nquery = \"key=oh-no\"\n\
          [store]\nurl = \"redis://:oh-no@one:6379\"\n\
-         [traces]\nendpoint = \"https://traces.example/v1/traces?token=oh-no\"\n",
+         [traces]\nendpoint = \"https://traces.example/oh-no/v1/traces?token=oh-no\"\n",
         HASH.replace('2', "3")
     );
     // These settings are not valid, so they are read without the checks.
@@ -76,7 +76,7 @@ fn no_secret_is_shown() {
         "UP_KEY",
         "https://***@host.example/v1",
         "redis://***@one:6379",
-        "?***",
+        "\"https://traces.example\"",
     ] {
         assert!(json.contains(plain), "{plain} in {json}");
     }
