@@ -1,10 +1,12 @@
 //! The order in which cuts are tried: [`ORDER`].
 //!
-//! First come the cuts of single messages, made in every request; then those of whole requests, most of them only if the
-//! request is over its budget. `ClearEarly`, and `CutDeeply` when a turn begins or the provider's cache is cold, come before
-//! that. A conversation may have been over its budget at any time while it grew, so the replay tries the cuts of requests
+//! First come the cuts of single messages, made in every request that the guard plans; then those of whole requests, most of
+//! them only if the request is over its budget. `ClearEarly` cuts below the budget, and so does `CutDeeply` if the provider's
+//! cache is cold, or if a turn begins at a model whose reasoning is bound. A conversation may have been over its budget at any time while it grew, so the replay tries the cuts of requests
 //! for each request that the conversation went through (see `fold::replay`). The answer cap is lowered last, to what is
 //! left; the budgets count on that from the start (`request::answer_cap`).
+//!
+//! A history that the provider manages has its long results truncated, and nothing else (`plan::make_plan`).
 //!
 //! Four things go that are no cuts for room: reasoning that a cut made stale (`fold::replay::reasoning`), what is before a
 //! course or a summary (`CutState::fold_before`), old media after a refusal (`plan::old_media`), and the middle of results
@@ -46,7 +48,7 @@ pub(in crate::guard) struct Order {
     pub(in crate::guard) messages: &'static [MessageCut],
     /// Tried for each request of the replay.
     pub(in crate::guard) requests: &'static [RequestCut],
-    /// The parts of a deep cut, down to its goal. With `guard.order = "oldest"` the last one alone.
+    /// The parts of a deep cut, each down to its goal; the last one only as far as the request needs. With `guard.order = "oldest"` the last one alone.
     pub(in crate::guard) deep: &'static [(DeepCut, Reach)],
 }
 
