@@ -22,8 +22,17 @@ impl ReportReader {
     }
 }
 
-/// A session in a list, and the first part of its report.
+/// A session in a list: what is stored of it, and the name that this process knows it by.
 pub fn build_overview(view: &SessionView, reader: ReportReader) -> Value {
+    let mut overview = describe_state(view);
+    let task = view.name.task.as_ref();
+    overview["task"] = json!(task.filter(|_| reader.sees_content()));
+    overview["program"] = json!(view.name.program);
+    overview
+}
+
+/// The stored state in a few figures. It is the same before and after a restart.
+fn describe_state(view: &SessionView) -> Value {
     let state = &view.state;
     let recovery = &state.recovery;
     let health = state.last_health();
@@ -31,11 +40,8 @@ pub fn build_overview(view: &SessionView, reader: ReportReader) -> Value {
     let cached = state.cached_tokens.zip(state.prompt_tokens);
     let cached = cached.filter(|(_, prompt)| *prompt > 0);
     let tokens = state.prompt_tokens.zip(state.completion_tokens);
-    let task = view.name.task.as_ref();
     json!({
         "id": state.session.to_string(),
-        "task": task.filter(|_| reader.sees_content()),
-        "program": view.name.program,
         "generations": state.generations,
         "messages": state.messages,
         "model": state.model,
@@ -105,7 +111,7 @@ pub fn build_report(view: &SessionView, reader: ReportReader) -> Value {
     });
     let prompts: Vec<Value> = prompts.collect();
     let summary = state.compaction.summary.as_ref();
-    let mut report = build_overview(view, reader);
+    let mut report = describe_state(view);
     let details = json!({
         "read_only": reader == ReportReader::Local,
         "billed_prompt_tokens": state.billed_prompt_tokens,
@@ -138,7 +144,11 @@ mod tests {
     };
 
     fn report_json(state: SessionState, reader: ReportReader) -> Value {
-        let view = SessionView {
+        build_report(&view_of(state), reader)
+    }
+
+    fn view_of(state: SessionState) -> SessionView {
+        SessionView {
             account: Account::from_bytes([0; 16]),
             name: SessionName {
                 task: Some("Mend the mast".into()),
@@ -148,8 +158,37 @@ mod tests {
             clear_pending: false,
             compact_pending: false,
             auto_compact: None,
-        };
-        build_report(&view, reader)
+        }
+    }
+
+    #[test]
+    fn a_title_is_in_lists_only_and_for_those_who_see_texts() {
+        let view = view_of(recovering_state());
+        let show_content = false;
+        for (reader, task) in [
+            (ReportReader::Owner, json!("Mend the mast")),
+            (
+                ReportReader::Admin { show_content: true },
+                json!("Mend the mast"),
+            ),
+            (ReportReader::Admin { show_content }, Value::Null),
+            (ReportReader::Local, Value::Null),
+        ] {
+            let listed = build_overview(&view, reader);
+            assert_eq!(
+                (&listed["task"], &listed["program"]),
+                (&task, &json!("claude-cli"))
+            );
+            // A report is what is stored, so that it is the same after a restart.
+            let restarted = SessionView {
+                name: SessionName::default(),
+                ..view_of(recovering_state())
+            };
+            assert_eq!(
+                build_report(&view, reader),
+                build_report(&restarted, reader)
+            );
+        }
     }
 
     #[test]
@@ -235,7 +274,6 @@ mod tests {
     #[test]
     fn the_owner_sees_prompts_and_reminders() {
         let body = report_json(recovering_state(), ReportReader::Owner);
-        assert_eq!(body["task"], "Mend the mast");
         assert_eq!(body["course"], 3);
         assert_eq!(body["recovery"], "critical");
         assert_eq!(body["countdown"], 0);
@@ -249,15 +287,13 @@ mod tests {
     }
 
     #[test]
-    fn others_see_numbers_and_the_program_and_no_text() {
+    fn others_see_numbers_and_no_text() {
         let show_content = false;
         for reader in [ReportReader::Admin { show_content }, ReportReader::Local] {
             let body = report_json(recovering_state(), reader);
             assert_eq!(body["course"], 3);
-            assert_eq!(body["program"], "claude-cli");
             assert_eq!(body["reminder_count"], 2);
             assert_eq!(body["prompt_count"], 1);
-            assert!(body["task"].is_null());
             assert!(body["reminders"].is_null() && body["prompts"].is_null());
             let body = body.to_string();
             for text in ["Mend", "tests", "8080", "write", "secret"] {
@@ -270,7 +306,6 @@ mod tests {
     fn an_administrator_who_may_see_texts_sees_them() {
         let show_content = true;
         let body = report_json(recovering_state(), ReportReader::Admin { show_content });
-        assert_eq!(body["task"], "Mend the mast");
         assert_eq!(body["reminders"].as_array().unwrap().len(), 2);
     }
 }

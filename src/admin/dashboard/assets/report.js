@@ -58,8 +58,8 @@ export function table(points) {
   return [h("details", {}, h("summary", {}, t("as_table")), scroller)];
 }
 
-// Further values of the session.
-export function figures(report) {
+// Further values of the session. `program` is from the list, since no session is stored with its client's.
+export function figures(report, program) {
   const count = (value) => (value === null ? t("unknown") : number(value));
   const billed = {
     prompt: count(report.billed_prompt_tokens),
@@ -67,7 +67,7 @@ export function figures(report) {
   };
   const all = [
     ["session_id", h("code", {}, report.id)],
-    ["program", report.program ?? t("unknown")],
+    ["program", program ?? t("unknown")],
     ["model", report.model],
     ["format", report.format],
     ["provider", report.provider],

@@ -256,7 +256,8 @@ class View {
   #overview() {
     const { report } = this;
     if (!report) return;
-    this.#entitle(report);
+    const known = this.#app.sessions.all.get(this.#id);
+    this.#entitle(known);
     this.level.show(report);
     this.line.show(report);
     const why = levelOf(report) === "unknown" ? reasonOf(report) : null;
@@ -278,7 +279,7 @@ class View {
       limit("critical_at", report.critical_max_tokens),
     ];
     say(this.limits, limits.filter(Boolean).join(" · "));
-    this.facts.replaceChildren(...figures(report));
+    this.facts.replaceChildren(...figures(report, known?.program));
   }
 
   #buttons() {
