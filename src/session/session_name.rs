@@ -95,9 +95,10 @@ fn strip_elements(mut text: &str) -> &str {
 
 /// A text in one line. A long one ends after a word, or in one that is long itself, as in a language without spaces.
 fn shorten_words(text: &str) -> String {
+    let is_shown = |c: &char| c.is_whitespace() || !c.is_control();
+    let text: String = text.chars().filter(is_shown).collect();
     let words: Vec<_> = text.split_whitespace().collect();
     let mut line: String = words.join(" ");
-    line.retain(|c| !c.is_control());
     if line.len() > MAX_TASK_BYTES {
         let places = line.char_indices().map(|(at, _)| at);
         let most = places.take_while(|at| *at <= MAX_TASK_BYTES).last();
@@ -175,6 +176,7 @@ mod tests {
         check_task(&["<div> is broken"], Some("<div> is broken"));
         check_task(&["a < b > c"], Some("a < b > c"));
         check_task(&["bell\u{7}, \u{0}nul"], Some("bell, nul"));
+        check_task(&["\u{1} hi"], Some("hi"));
         for none in ["", " \n", "<env>only this</env>", "/init"] {
             check_task(&[none], None);
         }

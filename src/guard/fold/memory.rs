@@ -178,9 +178,11 @@ impl SessionKnowledge {
         changes: &SentChanges,
         replayed: Epoch,
     ) -> SentHistory {
-        let unknown = self.find_unknown_answer(conversation);
-        let resets = self.leaves_out_reasoning
-            || changes.change_history(&self.history, self.count_sent_messages(), unknown);
+        let differs = || {
+            let unknown = self.find_unknown_answer(conversation);
+            changes.change_history(&self.history, self.count_sent_messages(), unknown)
+        };
+        let resets = self.leaves_out_reasoning || (!changes.are_none(&self.history) && differs());
         let epoch = match resets {
             true => self.find_next_answer(conversation),
             false => self.history.epoch.max(replayed),

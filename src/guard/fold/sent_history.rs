@@ -122,6 +122,10 @@ impl SentChanges {
             records,
             ..Self::default()
         };
+        if edits.is_empty() && this.is_empty() && tools.is_empty() && order.count_moved() == 0 {
+            // Most requests: nothing of them is changed.
+            return this;
+        }
         let conversation = view.conversation;
         let places = count_places(conversation);
         let mut head = DigestBuilder::default();
@@ -160,6 +164,16 @@ impl SentChanges {
             false => head.finish() as u64,
         };
         this
+    }
+
+    const fn is_empty(&self) -> bool {
+        self.head == 0 && self.edits.is_empty() && self.records.is_empty()
+    }
+
+    /// Whether neither this request nor the last one was changed.
+    pub(in crate::guard) const fn are_none(&self, before: &SentHistory) -> bool {
+        let had_none = before.head == 0 && before.edits.count == 0 && before.records.count == 0;
+        had_none && self.is_empty()
     }
 
     /// Whether anything differs in the part that was sent before, the first `sent` messages. `unknown`: the place of the

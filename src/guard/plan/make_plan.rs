@@ -33,25 +33,32 @@ pub fn plan(
             ..*policy
         };
         let knowledge = compaction_request::forget_cuts(knowledge);
-        return plan_request(conversation, &policy, &knowledge, knowledge.names_ids());
+        return plan_request(
+            conversation,
+            &policy,
+            &knowledge,
+            knowledge.names_ids(),
+            true,
+        );
     }
     let (kept, offered) = (knowledge.names_ids(), knowledge.injections.names_ids);
-    let plan = plan_request(conversation, policy, knowledge, kept);
+    let plan = plan_request(conversation, policy, knowledge, kept, false);
     // A new fold changes the front of the prompt anyway, so that ids may be named from then on.
     let is_new_fold = plan.report.folded.is_some_and(|it| it.new);
     match kept != offered && is_new_fold {
-        true => plan_request(conversation, policy, knowledge, offered),
+        true => plan_request(conversation, policy, knowledge, offered, false),
         false => plan,
     }
 }
 
+/// `compacts`: the client compacts the conversation with this request.
 fn plan_request(
     conversation: &Conversation,
     policy: &Policy<'_>,
     knowledge: &SessionKnowledge,
     names_ids: bool,
+    compacts: bool,
 ) -> Plan {
-    let compacts = conversation.asks_to_compact();
     let measured = MeasuredRequest::new(conversation, policy, &knowledge.past_answers());
     let mut units = match split_guarded_units(conversation, policy) {
         Ok(units) => units,

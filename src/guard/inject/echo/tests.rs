@@ -335,3 +335,42 @@ fn a_call_returns_beside_reasoning_that_is_left_out() {
         }
     }
 }
+
+/// The place of the call is the start of a text that goes, with another one before it.
+#[test]
+fn a_call_returns_between_texts_that_go() {
+    let client_call = json!({"type": "tool_use", "id": "b", "name": "f", "input": {}});
+    let hidden = json!({"type": "tool_use", "id": "a", "name": "recall", "input": {}});
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let body = json!({"messages": [
+        {"role": "assistant", "content": [text("x"), text("y"), client_call]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "b", "content": "z"}]},
+    ]});
+    let conversation = messages::index_body(Bytes::from(body.to_string())).unwrap();
+    let result = json!({"type": "tool_result", "tool_use_id": "a", "content": "y"});
+    let calls = InjectionContent::Calls {
+        client_calls: 1,
+        calls: vec![InjectedCall {
+            before: 0,
+            json: hidden.to_string().into(),
+        }],
+        results: vec![result.to_string().into()],
+    };
+    let places = InjectionContent::HiddenPlaces(HiddenPlaces {
+        calls: vec![2],
+        ..HiddenPlaces::default()
+    });
+    let said = spoken("xy", 2);
+    let weights = Weights::for_unknown_model();
+    let records = [&places, &calls, &said];
+    let echo = edit_echo(&conversation, 0, &records, Some(&[]), false, &weights);
+    let sent = echo.edits.apply(&conversation.body).to_bytes();
+    let sent: Value = serde_json::from_slice(&sent).unwrap();
+    assert_eq!(
+        sent["messages"][0]["content"],
+        json!([hidden, client_call]),
+        "{sent}"
+    );
+    let results = sent["messages"][1]["content"].as_array().unwrap();
+    assert!(results.contains(&result), "{sent}");
+}
