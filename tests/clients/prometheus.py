@@ -17,6 +17,8 @@ DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 class Prometheus:
     def __init__(self, url):
         self.url = url
+        # Unix time in seconds of all queries; `None` is now.
+        self.time = None
 
     def ask(self, path, **parameters):
         address = f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
@@ -26,7 +28,8 @@ class Prometheus:
 
     def query(self, query):
         """The series of the result: `{metric, value}` each."""
-        return self.ask("query", query=query)["result"]
+        when = {} if self.time is None else {"time": self.time}
+        return self.ask("query", query=query, **when)["result"]
 
     def sum(self, query):
         """The sum of a query's values; `None` for none."""
