@@ -44,6 +44,16 @@ def binary():
     raise FileNotFoundError("no binary to test: set PLIMSOLL_BIN, or run `cargo build` first")
 
 
+def fetch(url, key=None, body=None, headers=None):
+    """The answer's text; raises for an error and for an answer that breaks off."""
+    headers = {"content-type": "application/json", **(headers or {})} if body else {}
+    if key:
+        headers["authorization"] = f"Bearer {key}"
+    request = urllib.request.Request(url, json.dumps(body).encode() if body else None, headers)
+    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+        return answer.read().decode()
+
+
 def free_port():
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -211,6 +221,32 @@ class Answers(BaseHTTPRequestHandler):
         for delta in [{"role": "assistant", "content": ""}, {"content": "first"}]:
             self.chunk(event(self.body["model"], [choice(delta)]))
         self.wait_for_close()
+
+    def model_broken(self, _):
+        """A stream whose connection ends before the stream does."""
+        self.begin_stream(False)
+        self.chunk(event(self.body["model"], [choice({"role": "assistant", "content": "half"})]))
+        self.close_connection = True
+
+    def model_overflow(self, limit):
+        """Refuses a prompt of more than so many tokens, by its bytes."""
+        prompt = len(self.raw) // 4
+        if prompt <= int(limit):
+            self.say({"content": TEXT})
+            return
+        message = (f"This model's maximum context length is {limit} tokens. However, your messages resulted in "
+                   f"{prompt} tokens. Please reduce the length of the messages.")
+        error = {"message": message, "type": "invalid_request_error", "param": "messages",
+                 "code": "context_length_exceeded"}
+        self.answer(400, {"error": error})
+
+    def model_recall(self, _):
+        """Looks up a message, once it is offered the tool."""
+        recalled = any(one.get("tool_call_id") == "own" for one in self.body["messages"])
+        if "recall" in names(self.body) and not recalled:
+            self.say({"content": None, "tool_calls": [call("own", "recall", '{"id": "m1"}')]})
+        else:
+            self.say({"content": TEXT})
 
     # Ways to write the answer.
 
