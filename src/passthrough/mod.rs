@@ -186,7 +186,7 @@ impl ForwardRequest<'_> {
             format,
             parts: parts.clone(),
             client: self.client,
-            provider: self.provider.map(str::to_owned),
+            provider: self.provider,
             compaction: CompactionShape::List,
         };
         let body = ReceivedBody { bytes, hold };

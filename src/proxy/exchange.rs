@@ -59,7 +59,7 @@ pub struct IncomingRequest<'a> {
     pub parts: Parts,
     pub client: &'a Client,
     /// The provider that the path names.
-    pub provider: Option<String>,
+    pub provider: Option<&'a str>,
     /// The shape of the answer, if the client asks for its conversation to be compacted and the proxy does that.
     pub compaction: CompactionShape,
 }
@@ -141,8 +141,9 @@ fn choose_candidates(
     parsed: &ParsedRequest,
 ) -> Result<ModelCandidates, Failure> {
     let (parts, client, model) = (&incoming.parts, incoming.client, &*parsed.model);
-    let in_path = incoming.provider.as_deref();
-    let chosen = in_path.or_else(|| chosen_provider(&parts.headers));
+    let chosen = incoming
+        .provider
+        .or_else(|| chosen_provider(&parts.headers));
     let mut candidates = app.registry.choose_candidates(model, chosen)?;
     let names_one = || {
         let in_query = find_model_in_query(parts.uri.query().unwrap_or_default());
