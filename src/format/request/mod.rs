@@ -274,7 +274,12 @@ impl Conversation {
 
     /// Whether the answer must call a tool.
     fn demands_call(&self) -> bool {
-        match parse_field(self, "tool_choice") {
+        let choice = match self.format {
+            Format::Chat | Format::Messages | Format::Responses => parse_field(self, "tool_choice"),
+            #[cfg(test)]
+            Format::Toy => Value::Null,
+        };
+        match choice {
             Value::String(choice) => choice != "auto" && choice != "none",
             Value::Object(choice) => {
                 let kind = choice.get("type").and_then(Value::as_str);
