@@ -43,9 +43,9 @@ mod values;
 
 pub use self::{
     answer::{
-        AnswerEvent, AnswerEvents, AnswerFilter, AssistantTurn, CallFragment, ContinuationBlock,
-        Finish, FinishKind, PrecedingText, ProxyToolCall, SentEvents, UsageCount, UsageCountKind,
-        UsageReport,
+        AnswerEvent, AnswerEvents, AnswerFilter, CallFragment, ContinuationBlock, Finish,
+        FinishKind, ModelAnswer, PrecedingText, ProxyToolCall, SentEvents, UsageCount,
+        UsageCountKind, UsageReport,
         by_format::{AnswerReader, ParsedAnswer},
         input_changes::InputChanges,
         response_summary::{ResponseSummarizer, ResponseSummary},

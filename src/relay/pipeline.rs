@@ -17,7 +17,7 @@ use bytes::Bytes;
 use super::{StreamOptions, decode::Decoder};
 use crate::{
     format::{
-        AnswerEvents, AnswerReader, AnswerRewriter, AssistantTurn, EventAction, PrecedingText,
+        AnswerEvents, AnswerReader, AnswerRewriter, EventAction, ModelAnswer, PrecedingText,
         ResponseSummarizer, ResponseSummary, SentEvents, StreamEvent,
     },
     wire::sse::{SseEvent, SseSplitter},
@@ -158,11 +158,9 @@ impl Pipeline {
     }
 
     /// The current answer as the model gave it; empty without a rewriter.
-    pub(super) fn assistant_turn(&self) -> AssistantTurn {
+    pub(super) fn model_answer(&self) -> ModelAnswer {
         let rewriter = self.rewriter.as_ref();
-        rewriter
-            .map(|it| it.to_assistant_turn())
-            .unwrap_or_default()
+        rewriter.map(|it| it.to_model_answer()).unwrap_or_default()
     }
 
     pub(super) fn preceding_text(&self) -> PrecedingText {
@@ -171,17 +169,17 @@ impl Pipeline {
     }
 
     /// Begins another answer; returns the one before.
-    pub(super) fn begin_answer(&mut self) -> AssistantTurn {
+    pub(super) fn begin_answer(&mut self) -> ModelAnswer {
         self.splitter = SseSplitter::new(MAX_EVENT);
         self.reader = AnswerReader::new(self.options.format);
         self.sent = 0;
         self.looked_at_from = 0;
         self.drained = false;
-        let turn = self
+        let said = self
             .rewriter
             .as_mut()
             .map(|it| it.begin_answer(&mut self.summarizer));
-        turn.unwrap_or_default()
+        said.unwrap_or_default()
     }
 
     /// Sets the tokens left out of the request of the next answer.

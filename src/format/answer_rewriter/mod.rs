@@ -24,7 +24,7 @@ pub(super) use self::{
 #[cfg(test)]
 use super::tests::toy::answer::ToyAnswer;
 use super::{
-    AnswerFilter, AssistantTurn, ParsedAnswer, PrecedingText, ResponseSummarizer, SentEvents,
+    AnswerFilter, ModelAnswer, ParsedAnswer, PrecedingText, ResponseSummarizer, SentEvents,
     chat::answer::ChatAnswer, messages::answer::MessagesAnswer, responses::answer::ResponsesAnswer,
 };
 use crate::{conversation::Format, wire::sse::SseMessage};
@@ -44,9 +44,9 @@ pub enum EventAction {
 /// What became of a whole answer.
 pub enum RewrittenAnswer {
     /// It was for the proxy only.
-    ForProxy(AssistantTurn),
+    ForProxy(ModelAnswer),
     /// The answer as the client gets it, and what the model gave.
-    ForClient { json: Bytes, turn: AssistantTurn },
+    ForClient { json: Bytes, said: ModelAnswer },
 }
 
 /// An event of a stream with what was read of it.
@@ -97,8 +97,8 @@ impl AnswerRewriter {
     }
 
     /// The current answer as the model gave it.
-    pub fn to_assistant_turn(&self) -> AssistantTurn {
-        with_rewriter!(self, rewriter => rewriter.to_assistant_turn())
+    pub fn to_model_answer(&self) -> ModelAnswer {
+        with_rewriter!(self, rewriter => rewriter.to_model_answer())
     }
 
     pub const fn preceding_text(&self) -> PrecedingText {
@@ -116,7 +116,7 @@ impl AnswerRewriter {
     }
 
     /// Begins another answer; returns the one before.
-    pub fn begin_answer(&mut self, summarizer: &mut ResponseSummarizer) -> AssistantTurn {
+    pub fn begin_answer(&mut self, summarizer: &mut ResponseSummarizer) -> ModelAnswer {
         with_rewriter!(self, rewriter => rewriter.begin_answer(summarizer))
     }
 

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     conversation::edit::Edits,
-    format::{AnswerFilter, AssistantTurn, ResponseSummarizer},
+    format::{AnswerFilter, ModelAnswer, ResponseSummarizer},
     wire::sse::SseMessage,
 };
 
@@ -63,7 +63,7 @@ impl<A: BlockAnswer> FormatRewriter<A> {
         }
     }
 
-    pub(in crate::format) fn to_assistant_turn(&self) -> AssistantTurn {
+    pub(in crate::format) fn to_model_answer(&self) -> ModelAnswer {
         let (proxy_calls, client_calls) = self.current.blocks.count_calls();
         let mut package = self.current.build_block(proxy_calls + client_calls > 0);
         if let Some(package) = &mut package {
@@ -75,7 +75,7 @@ impl<A: BlockAnswer> FormatRewriter<A> {
             true => self.current.assemble(),
             false => Default::default(),
         };
-        AssistantTurn {
+        ModelAnswer {
             message: message.into(),
             proxy_calls,
             client_calls,
@@ -87,12 +87,12 @@ impl<A: BlockAnswer> FormatRewriter<A> {
     pub(in crate::format) fn begin_answer(
         &mut self,
         summarizer: &mut ResponseSummarizer,
-    ) -> AssistantTurn {
-        let turn = self.to_assistant_turn();
-        self.joined.begin_answer(turn.usage, summarizer);
+    ) -> ModelAnswer {
+        let said = self.to_model_answer();
+        self.joined.begin_answer(said.usage, summarizer);
         self.current = BlockState::new(self.filter, self.joined.next_index);
         self.for_proxy = false;
-        turn
+        said
     }
 
     /// Takes the next event. Held events that are now decided go to `ready`, to be sent before it.

@@ -52,7 +52,7 @@ impl<A: BlockAnswer> FormatRewriter<A> {
         answer.edit_reports(json, &self.joined, &self.current, &mut edits, summarizer);
         Some(RewrittenAnswer::ForClient {
             json: edits.apply(json).to_bytes(),
-            turn: self.to_assistant_turn(),
+            said: self.to_model_answer(),
         })
     }
 

@@ -11,7 +11,7 @@ use crate::format::tests::toy;
 use crate::{
     conversation::{Author, BlockKind, Content, Conversation, Format, ItemPlace, edit::Edits},
     format::{
-        AssistantTurn, ProxyToolCall, chat, messages, responses,
+        ModelAnswer, ProxyToolCall, chat, messages, responses,
         text_request::{AnswerLimit, TextRequest},
         tools::{ToolForm, ToolSchema},
     },
@@ -64,23 +64,23 @@ impl Format {
     /// Arguments above `max_argument_bytes` are left out.
     pub fn answer_item(
         self,
-        turn: &AssistantTurn,
+        said: &ModelAnswer,
         max_bytes: usize,
         max_argument_bytes: usize,
     ) -> Option<Box<str>> {
         let is_overlong = |call: &ProxyToolCall| call.is_overlong(max_argument_bytes);
-        let fits = !turn.message.is_empty() && turn.message.len() <= max_bytes;
-        if fits && !turn.proxy_calls.iter().any(is_overlong) {
-            return Some(turn.message.clone());
+        let fits = !said.message.is_empty() && said.message.len() <= max_bytes;
+        if fits && !said.proxy_calls.iter().any(is_overlong) {
+            return Some(said.message.clone());
         }
         // Its calls stay, since the results need them.
         match self {
-            Self::Chat => Some(chat::write::reduce_answer(turn, max_argument_bytes)),
+            Self::Chat => Some(chat::write::reduce_answer(said, max_argument_bytes)),
             Self::Messages | Self::Responses => {
-                self.reduce_blocks(turn, max_bytes, max_argument_bytes)
+                self.reduce_blocks(said, max_bytes, max_argument_bytes)
             }
             #[cfg(test)]
-            Self::Toy => Some(turn.message.clone()),
+            Self::Toy => Some(said.message.clone()),
         }
     }
 
@@ -89,12 +89,12 @@ impl Format {
     /// the thinking before them.
     fn reduce_blocks(
         self,
-        turn: &AssistantTurn,
+        said: &ModelAnswer,
         max_bytes: usize,
         max_argument_bytes: usize,
     ) -> Option<Box<str>> {
-        let answer = self.index_items(&[&turn.message])?;
-        let mut calls = turn.proxy_calls.iter();
+        let answer = self.index_items(&[&said.message])?;
+        let mut calls = said.proxy_calls.iter();
         let mut blocks: Vec<Cow<'_, str>> = Vec::new();
         for block in &answer.blocks {
             match block.kind {
@@ -105,7 +105,7 @@ impl Format {
                 _ => {}
             }
         }
-        if let ([], Some(package)) = (&turn.proxy_calls[..], &turn.package) {
+        if let ([], Some(package)) = (&said.proxy_calls[..], &said.package) {
             blocks.push(self.text_in_answer(&escape_text(&package.text)).into());
         }
         let item = self.calls_item(&blocks.iter().map(|block| &**block).collect::<Vec<_>>());

@@ -44,7 +44,7 @@ impl FormatRewriter<ChatAnswer> {
         insert_text(json, &event.answer, earlier, &mut edits);
         Some(RewrittenAnswer::ForClient {
             json: edits.apply(json).to_bytes(),
-            turn: self.to_assistant_turn(),
+            said: self.to_model_answer(),
         })
     }
 }

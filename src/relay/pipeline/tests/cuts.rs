@@ -172,7 +172,7 @@ proptest! {
                 }
                 turns.push(pipeline.begin_answer());
             }
-            turns.push(pipeline.assistant_turn());
+            turns.push(pipeline.model_answer());
             let bytes: Vec<u8> = out.into_iter().flat_map(|piece| match piece {
                 PipelineOutput::Bytes(bytes) => bytes.to_vec(),
                 PipelineOutput::End => Vec::new(),
