@@ -27,12 +27,9 @@ impl Format {
 
     /// Items of this format as entries of a list, with commas between them.
     pub fn write_entries(self, items: &[&str]) -> String {
-        match self {
-            Self::Messages => messages::write::write_entries(items),
-            Self::Chat | Self::Responses => items.join(","),
-            #[cfg(test)]
-            Self::Toy => items.join(","),
-        }
+        by_format!(self,
+            Messages => messages::write::write_entries(items);
+            else Chat | Responses => items.join(","))
     }
 
     pub fn text_block(self, escaped: &str) -> String {
@@ -46,12 +43,9 @@ impl Format {
 
     /// A text of an answer, beside its calls and its reasoning.
     pub(crate) fn text_in_answer(self, escaped: &str) -> String {
-        match self {
-            Self::Responses => self.text_item(Author::Model, escaped),
-            Self::Chat | Self::Messages => self.text_block(escaped),
-            #[cfg(test)]
-            Self::Toy => self.text_block(escaped),
-        }
+        by_format!(self,
+            Responses => self.text_item(Author::Model, escaped);
+            else Chat | Messages => self.text_block(escaped))
     }
 
     /// An answer of the model with these calls and without text.
@@ -130,13 +124,10 @@ impl Format {
     /// An entry among the messages that brings tools; empty where the format has none. `schemas`: elements of a list of
     /// tools, with commas between them.
     pub fn write_tools_entry(self, schemas: &str) -> String {
-        match self {
-            Self::Messages => messages::tools::write_entry(schemas),
-            Self::Responses => responses::tools::write_entry(schemas),
-            Self::Chat => String::new(),
-            #[cfg(test)]
-            Self::Toy => String::new(),
-        }
+        by_format!(self,
+            Messages => messages::tools::write_entry(schemas),
+            Responses => responses::tools::write_entry(schemas);
+            else Chat => String::new())
     }
 
     pub fn text_request(self, request: &TextRequest<'_>) -> Bytes {
