@@ -5,7 +5,6 @@
 //! request goes on without a state. No tenant reaches another tenant's state, not even with an identical conversation.
 
 use std::{
-    fmt,
     future::Future,
     sync::{
         Arc,
@@ -362,12 +361,6 @@ impl Sessions {
         let metrics = &self.metrics;
         metrics.record_store_call(operation, begun.elapsed(), result.is_err());
         result
-    }
-}
-
-impl fmt::Debug for Sessions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sessions").finish_non_exhaustive()
     }
 }
 
