@@ -165,19 +165,6 @@ pub enum WhenUnsure {
     Cut,
 }
 
-#[cfg(test)]
-impl GuardConfig {
-    /// The defaults with three ASCII characters per token, so that a test can say how large its texts are, and with
-    /// every budget kept.
-    pub(crate) fn counted_by_characters() -> Self {
-        Self {
-            chars_per_token: Some(3.0),
-            when_unsure: Some(WhenUnsure::Cut),
-            ..Self::default()
-        }
-    }
-}
-
 /// Caps for parts named `schema`, for parts named `static_context`, and for the whole prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
