@@ -93,7 +93,6 @@ pub async fn buffer_filtered_answer(
     mut reserve: impl FnMut(usize) -> bool,
 ) -> Result<(BufferedAnswer, ModelAnswer, PrecedingText), BadAnswer> {
     let mut rewriter = AnswerRewriter::new(format, filter, None);
-    let mut summarizer = ResponseSummarizer::default();
     loop {
         let mut buffered = buffer_answer(format, answer, provider, &mut reserve).await?;
         let mut rewritten = None;
@@ -107,7 +106,7 @@ pub async fn buffer_filtered_answer(
         {
             let bom = if text.starts_with(BOM) { BOM.len() } else { 0 };
             let text = text.slice(bom..);
-            rewritten = rewriter.take_whole(&text, &mut summarizer);
+            rewritten = rewriter.take_whole(&text);
             if let Some(RewrittenAnswer::ForClient { json, .. }) = &rewritten
                 && *json != text
             {
@@ -157,8 +156,7 @@ pub fn edit_whole_answer(
     let bom = if text.starts_with(BOM) { BOM.len() } else { 0 };
     let mut rewriter = AnswerRewriter::new(format, AnswerFilter::default(), left_out);
     rewriter.set_asked_model(asked_model);
-    let mut summarizer = ResponseSummarizer::default();
-    match rewriter.take_whole(&text.slice(bom..), &mut summarizer) {
+    match rewriter.take_whole(&text.slice(bom..)) {
         Some(RewrittenAnswer::ForClient { json, .. }) if json != text[bom..] => {
             headers.remove(CONTENT_ENCODING);
             headers.remove(CONTENT_LENGTH);

@@ -52,8 +52,9 @@ pub(super) struct Pipeline {
     options: StreamOptions,
     splitter: SseSplitter,
     reader: AnswerReader,
-    summarizer: ResponseSummarizer,
     rewriter: Option<Box<AnswerRewriter>>,
+    /// Sums up what the client gets, if nothing is rewritten.
+    summarizer: ResponseSummarizer,
     /// Decompresses a copy of a compressed stream, which passes as it is.
     decoder: Option<Decoder>,
     /// What the client has, if nothing is rewritten.
@@ -143,8 +144,15 @@ impl Pipeline {
     }
 
     /// What the client got.
-    pub(super) fn response_summary(&self) -> ResponseSummary {
-        self.summarizer.to_summary()
+    pub(super) fn response_summary(&mut self) -> ResponseSummary {
+        self.summarizer().to_summary()
+    }
+
+    fn summarizer(&mut self) -> &mut ResponseSummarizer {
+        match &mut self.rewriter {
+            Some(rewriter) => rewriter.summarizer(),
+            None => &mut self.summarizer,
+        }
     }
 
     /// Whether the current answer was for the proxy only. If it was, the rest of it is read and dropped.
@@ -175,11 +183,8 @@ impl Pipeline {
         self.sent = 0;
         self.looked_at_from = 0;
         self.drained = false;
-        let said = self
-            .rewriter
-            .as_mut()
-            .map(|it| it.begin_answer(&mut self.summarizer));
-        said.unwrap_or_default()
+        let rewriter = self.rewriter.as_mut();
+        rewriter.map(|it| it.begin_answer()).unwrap_or_default()
     }
 
     /// Sets the tokens left out of the request of the next answer.
@@ -235,7 +240,7 @@ impl Pipeline {
         self.looked_at_from = 0;
         let Some(message) = event.message else {
             if self.is_overlong_end(&event.raw) {
-                self.summarizer.mark_unreadable();
+                self.summarizer().mark_unreadable();
             }
             if !self.is_for_proxy() {
                 out.push_bytes(rest);
@@ -257,7 +262,7 @@ impl Pipeline {
                     message,
                     answer,
                 };
-                rewriter.take_event(event, &mut self.ready, &mut self.summarizer)
+                rewriter.take_event(event, &mut self.ready)
             }
             None => {
                 answer.note_sent(&message.data, &mut self.passed);
@@ -311,7 +316,7 @@ impl Pipeline {
         }
         let ends = !self.is_for_proxy() && !std::mem::replace(&mut self.ended, true);
         if let (Some(rewriter), true) = (&mut self.rewriter, ends) {
-            rewriter.settle_answer(&mut self.ready, &mut self.summarizer);
+            rewriter.settle_answer(&mut self.ready);
         }
         // The event may lack its blank line, and other bytes follow.
         if !last.pieces.is_empty() && (self.is_for_proxy() || !self.ready.is_empty()) {

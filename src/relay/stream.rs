@@ -250,7 +250,7 @@ impl StreamRelay {
         let Some(driver) = self.driver.take() else {
             return;
         };
-        let pipeline = &self.pipeline;
+        let pipeline = &mut self.pipeline;
         let footer = driver.end_answer(
             pipeline.response_summary(),
             pipeline.model_answer(),

@@ -115,9 +115,14 @@ impl AnswerRewriter {
         }
     }
 
+    /// Sums up what the client gets.
+    pub const fn summarizer(&mut self) -> &mut ResponseSummarizer {
+        with_rewriter!(self, rewriter => &mut rewriter.joined.summarizer)
+    }
+
     /// Begins another answer; returns the one before.
-    pub fn begin_answer(&mut self, summarizer: &mut ResponseSummarizer) -> ModelAnswer {
-        with_rewriter!(self, rewriter => rewriter.begin_answer(summarizer))
+    pub fn begin_answer(&mut self) -> ModelAnswer {
+        with_rewriter!(self, rewriter => rewriter.begin_answer())
     }
 
     /// Sets the model's name for the client, in quotes, where the provider was sent another one.
@@ -131,12 +136,7 @@ impl AnswerRewriter {
     }
 
     /// Takes the next event. Held events that are now decided go to `ready`, to be sent before it.
-    pub fn take_event(
-        &mut self,
-        event: StreamEvent,
-        ready: &mut VecDeque<Bytes>,
-        summarizer: &mut ResponseSummarizer,
-    ) -> EventAction {
+    pub fn take_event(&mut self, event: StreamEvent, ready: &mut VecDeque<Bytes>) -> EventAction {
         let StreamEvent {
             raw,
             message,
@@ -144,17 +144,17 @@ impl AnswerRewriter {
         } = event;
         match (self, answer) {
             (Self::Chat(rewriter), ParsedAnswer::Chat(answer)) => {
-                rewriter.take_event(ParsedEvent::new(raw, message, answer), ready, summarizer)
+                rewriter.take_event(ParsedEvent::new(raw, message, answer), ready)
             }
             (Self::Messages(rewriter), ParsedAnswer::Messages(answer)) => {
-                rewriter.take_event(ParsedEvent::new(raw, message, answer), ready, summarizer)
+                rewriter.take_event(ParsedEvent::new(raw, message, answer), ready)
             }
             (Self::Responses(rewriter), ParsedAnswer::Responses(answer)) => {
-                rewriter.take_event(ParsedEvent::new(raw, message, answer), ready, summarizer)
+                rewriter.take_event(ParsedEvent::new(raw, message, answer), ready)
             }
             #[cfg(test)]
             (Self::Toy(rewriter), ParsedAnswer::Toy(answer)) => {
-                rewriter.take_event(ParsedEvent::new(raw, message, answer), ready, summarizer)
+                rewriter.take_event(ParsedEvent::new(raw, message, answer), ready)
             }
             // Never: reader and rewriter have one format.
             (_, ParsedAnswer::Chat(_) | ParsedAnswer::Messages(_) | ParsedAnswer::Responses(_)) => {
@@ -166,21 +166,13 @@ impl AnswerRewriter {
     }
 
     /// Decides what is undecided, since nothing more comes, and releases all held events.
-    pub fn settle_answer(
-        &mut self,
-        ready: &mut VecDeque<Bytes>,
-        summarizer: &mut ResponseSummarizer,
-    ) {
-        with_rewriter!(self, rewriter => rewriter.settle_answer(ready, summarizer))
+    pub fn settle_answer(&mut self, ready: &mut VecDeque<Bytes>) {
+        with_rewriter!(self, rewriter => rewriter.settle_answer(ready))
     }
 
     /// Takes the next answer in one piece; `None` if it cannot be read.
-    pub fn take_whole(
-        &mut self,
-        json: &Bytes,
-        summarizer: &mut ResponseSummarizer,
-    ) -> Option<RewrittenAnswer> {
-        with_rewriter!(self, rewriter => BlockAnswer::take_whole(rewriter, json, summarizer))
+    pub fn take_whole(&mut self, json: &Bytes) -> Option<RewrittenAnswer> {
+        with_rewriter!(self, rewriter => BlockAnswer::take_whole(rewriter, json))
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{Pipeline, PipelineOutput, StreamOptions};
 use crate::{
     conversation::{Format, answer_digest},
-    format::{AnswerRewriter, ResponseSummarizer, RewrittenAnswer},
+    format::{AnswerRewriter, RewrittenAnswer},
     relay::{AnswerFilter, ModelAnswer, PrecedingText, ResponseSummary},
 };
 
@@ -245,11 +245,10 @@ fn whole(filter: AnswerFilter, answers: &[String]) -> Vec<(Bytes, ModelAnswer)> 
 
 fn whole_as(format: Format, filter: AnswerFilter, answers: &[String]) -> Vec<(Bytes, ModelAnswer)> {
     let mut rewriter = AnswerRewriter::new(format, filter, None);
-    let mut summarizer = ResponseSummarizer::default();
     let mut read = Vec::new();
     for answer in answers {
         let answer = answer.clone().into();
-        match rewriter.take_whole(&answer, &mut summarizer) {
+        match rewriter.take_whole(&answer) {
             Some(RewrittenAnswer::ForProxy(turn)) => read.push((Bytes::new(), turn)),
             Some(RewrittenAnswer::ForClient { json, said }) => {
                 read.push((json, said));

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     conversation::Format,
-    format::{AnswerRewriter, ResponseSummarizer},
+    format::AnswerRewriter,
     relay::{
         pipeline::PipelineOutput,
         tests::{random_pieces, recordings},
@@ -146,11 +146,10 @@ proptest! {
             }
         }
         let mut rewriter = AnswerRewriter::new(Format::Chat, BOTH, None);
-        let mut summarizer = ResponseSummarizer::default();
         for line in stream.split(|byte| *byte == b'\n') {
             let json = line.strip_prefix(b"data: ").unwrap_or(line);
             let json: Vec<u8> = String::from_utf8_lossy(json).replace("\"delta\"", "\"message\"").into();
-            let _ = rewriter.take_whole(&json.into(), &mut summarizer);
+            let _ = rewriter.take_whole(&json.into());
         }
     }
 
