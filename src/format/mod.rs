@@ -24,6 +24,19 @@ macro_rules! in_format {
     };
 }
 
+/// Does the same with the content of an enum that has a variant for each format.
+macro_rules! with_any {
+    ($self:expr, $content:ident => $result:expr) => {
+        match $self {
+            Self::Chat($content) => $result,
+            Self::Messages($content) => $result,
+            Self::Responses($content) => $result,
+            #[cfg(test)]
+            Self::Toy($content) => $result,
+        }
+    };
+}
+
 /// What only some formats have. Behind `else` stand those that have nothing of their own, and what is taken for them and
 /// for the toy format of the tests: a format that is named nowhere does not compile.
 macro_rules! by_format {

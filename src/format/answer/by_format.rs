@@ -103,38 +103,25 @@ impl Format {
     }
 }
 
-/// Does the same with the answer of any format.
-macro_rules! with_answer {
-    ($self:expr, $answer:ident => $result:expr) => {
-        match $self {
-            Self::Chat($answer) => $result,
-            Self::Messages($answer) => $result,
-            Self::Responses($answer) => $result,
-            #[cfg(test)]
-            Self::Toy($answer) => $result,
-        }
-    };
-}
-
 impl AnswerEvents for ParsedAnswer {
     fn events(&self) -> &[AnswerEvent] {
-        with_answer!(self, answer => answer.events())
+        with_any!(self, answer => answer.events())
     }
 
     fn is_end(&self) -> bool {
-        with_answer!(self, answer => answer.is_end())
+        with_any!(self, answer => answer.is_end())
     }
 
     fn has_message(&self) -> bool {
-        with_answer!(self, answer => answer.has_message())
+        with_any!(self, answer => answer.has_message())
     }
 
     fn is_usage_only(&self) -> bool {
-        with_answer!(self, answer => answer.is_usage_only())
+        with_any!(self, answer => answer.is_usage_only())
     }
 
     fn note_sent(&self, json: &[u8], sent: &mut SentEvents) {
-        with_answer!(self, answer => answer.note_sent(json, sent))
+        with_any!(self, answer => answer.note_sent(json, sent))
     }
 }
 

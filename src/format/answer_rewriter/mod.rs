@@ -66,19 +66,6 @@ pub enum AnswerRewriter {
     Toy(FormatRewriter<ToyAnswer>),
 }
 
-/// Does the same with the rewriter of any format.
-macro_rules! with_rewriter {
-    ($self:expr, $rewriter:ident => $result:expr) => {
-        match $self {
-            Self::Chat($rewriter) => $result,
-            Self::Messages($rewriter) => $result,
-            Self::Responses($rewriter) => $result,
-            #[cfg(test)]
-            Self::Toy($rewriter) => $result,
-        }
-    };
-}
-
 impl AnswerRewriter {
     /// `left_out`: tokens left out of the request, which are added to the prompt tokens of its answer.
     pub fn new(format: Format, filter: AnswerFilter, left_out: Option<u32>) -> Self {
@@ -93,16 +80,16 @@ impl AnswerRewriter {
 
     /// Whether the current answer was for the proxy only: what follows of it is read and dropped.
     pub const fn is_for_proxy(&self) -> bool {
-        with_rewriter!(self, rewriter => rewriter.for_proxy)
+        with_any!(self, rewriter => rewriter.for_proxy)
     }
 
     /// The current answer as the model gave it.
     pub fn to_model_answer(&self) -> ModelAnswer {
-        with_rewriter!(self, rewriter => rewriter.to_model_answer())
+        with_any!(self, rewriter => rewriter.to_model_answer())
     }
 
     pub const fn preceding_text(&self) -> PrecedingText {
-        with_rewriter!(self, rewriter => rewriter.joined.visible.preceding_text())
+        with_any!(self, rewriter => rewriter.joined.visible.preceding_text())
     }
 
     /// What the client has of the response, where its events are numbered.
@@ -117,22 +104,22 @@ impl AnswerRewriter {
 
     /// Sums up what the client gets.
     pub const fn summarizer(&mut self) -> &mut ResponseSummarizer {
-        with_rewriter!(self, rewriter => &mut rewriter.joined.summarizer)
+        with_any!(self, rewriter => &mut rewriter.joined.summarizer)
     }
 
     /// Begins another answer; returns the one before.
     pub fn begin_answer(&mut self) -> ModelAnswer {
-        with_rewriter!(self, rewriter => rewriter.begin_answer())
+        with_any!(self, rewriter => rewriter.begin_answer())
     }
 
     /// Sets the model's name for the client, in quotes, where the provider was sent another one.
     pub fn set_asked_model(&mut self, asked: Option<Bytes>) {
-        with_rewriter!(self, rewriter => rewriter.joined.asked_model = asked)
+        with_any!(self, rewriter => rewriter.joined.asked_model = asked)
     }
 
     /// Sets the tokens left out of the request of the next answer.
     pub fn set_left_out(&mut self, left_out: Option<u32>) {
-        with_rewriter!(self, rewriter => rewriter.joined.left_out = left_out.unwrap_or(0))
+        with_any!(self, rewriter => rewriter.joined.left_out = left_out.unwrap_or(0))
     }
 
     /// Takes the next event. Held events that are now decided go to `ready`, to be sent before it.
@@ -167,12 +154,12 @@ impl AnswerRewriter {
 
     /// Decides what is undecided, since nothing more comes, and releases all held events.
     pub fn settle_answer(&mut self, ready: &mut VecDeque<Bytes>) {
-        with_rewriter!(self, rewriter => rewriter.settle_answer(ready))
+        with_any!(self, rewriter => rewriter.settle_answer(ready))
     }
 
     /// Takes the next answer in one piece; `None` if it cannot be read.
     pub fn take_whole(&mut self, json: &Bytes) -> Option<RewrittenAnswer> {
-        with_rewriter!(self, rewriter => BlockAnswer::take_whole(rewriter, json))
+        with_any!(self, rewriter => BlockAnswer::take_whole(rewriter, json))
     }
 }
 
