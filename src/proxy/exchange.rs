@@ -102,11 +102,11 @@ pub async fn exchange_body(
     let candidates = choose_candidates(app, &incoming, &parsed)?;
 
     // 5. The session, and what other replicas learnt.
-    let inherited = inherit_session(app, &incoming, &parsed, record.notes()).await;
+    let inherited = inherit_session(app, &incoming, &parsed, &record.notes).await;
 
     // 6. The plan, for the first candidate; for the others only when they are asked.
     let shape = incoming.compaction;
-    let request = join_request(app, incoming, parsed, inherited, record.notes());
+    let request = join_request(app, incoming, parsed, inherited, &record.notes);
     let mut fallbacks = Fallbacks::new(&request, candidates);
     let placed = fallbacks.plan_first_candidate(&request);
     let mut placed = placed.ok_or_else(|| no_such_model(&request.parsed.model))?;
@@ -168,7 +168,7 @@ async fn inherit_session(
     let conversation = parsed.conversation.as_ref()?;
     let (headers, sessions) = (&incoming.parts.headers, &app.sessions);
     let client = session::ClientIdentity::from_headers(incoming.client.name.as_deref(), headers);
-    let tenants = sessions.tenants();
+    let tenants = &sessions.tenants;
     let tenant = tenants.derive_tenant(client, headers, Some(conversation));
     let hint = SessionHint::from_request(headers, Some(conversation));
     let inherit = sessions.inherit_session(conversation, &tenant, hint.as_ref());

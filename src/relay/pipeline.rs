@@ -65,7 +65,8 @@ pub(super) struct Pipeline {
     looked_at_from: usize,
     /// Released events that go out before the current one.
     ready: VecDeque<Bytes>,
-    drained: bool,
+    /// Whether the end marker of the current answer came.
+    pub(super) drained: bool,
     ended: bool,
 }
 
@@ -158,11 +159,6 @@ impl Pipeline {
     /// Whether the current answer was for the proxy only. If it was, the rest of it is read and dropped.
     pub(super) fn is_for_proxy(&self) -> bool {
         self.rewriter.as_ref().is_some_and(|it| it.is_for_proxy())
-    }
-
-    /// Whether the end marker of the current answer came.
-    pub(super) fn is_drained(&self) -> bool {
-        self.drained
     }
 
     /// The current answer as the model gave it; empty without a rewriter.

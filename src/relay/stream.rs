@@ -208,7 +208,7 @@ impl StreamRelay {
     /// Reads what follows the finish reason, such as usage.
     async fn drain_answer(&mut self) {
         let mut left = MAX_DRAINED_BYTES;
-        while !self.pipeline.is_drained() {
+        while !self.pipeline.drained {
             let Some(Ok(chunk)) = self.next_chunk().await else {
                 break;
             };

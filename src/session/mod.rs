@@ -58,7 +58,7 @@ pub use crate::store::{Account, SessionId, Tenant};
 #[derive(Clone)]
 pub struct Sessions {
     store: Arc<dyn Store>,
-    tenants: Tenants,
+    pub tenants: Tenants,
     ids: Arc<IdGenerator>,
     cipher: Arc<StateCipher>,
     /// The first decryption failure is a warning; later ones are logged at debug level.
@@ -153,11 +153,7 @@ impl Sessions {
     }
 
     pub fn new_job_id(&self) -> JobId {
-        JobId::from_bytes(self.ids.next_bytes())
-    }
-
-    pub fn tenants(&self) -> &Tenants {
-        &self.tenants
+        JobId(self.ids.next_bytes())
     }
 
     /// Finds the state that a conversation continues; without one, picks its session id.
@@ -177,7 +173,7 @@ impl Sessions {
             clear_requested: false,
             compact_requested: false,
             compacted: false,
-            generation: GenerationId::from_bytes(self.ids.next_bytes()),
+            generation: GenerationId(self.ids.next_bytes()),
             store_failed: false,
             save_failed: self.save_failed.load(Relaxed),
         };

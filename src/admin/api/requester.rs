@@ -42,7 +42,7 @@ impl Requester {
         }
         let client = app.clients.recognise_client(headers)?;
         let named = session::ClientIdentity::from_headers(client.name.as_deref(), headers);
-        let account = app.sessions.tenants().derive_account(named);
+        let account = app.sessions.tenants.derive_account(named);
         // SECURITY: `Host` and `Origin` were checked before, so no web page of another origin is local;
         // nor is a request that a reverse proxy on this machine forwarded.
         let local = app.config.admin.local

@@ -89,7 +89,7 @@ impl AnswerRewriter {
     }
 
     pub const fn preceding_text(&self) -> PrecedingText {
-        with_any!(self, rewriter => rewriter.joined.visible.preceding_text())
+        with_any!(self, rewriter => rewriter.joined.visible.preceding)
     }
 
     /// What the client has of the response, where its events are numbered.

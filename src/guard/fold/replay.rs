@@ -220,7 +220,7 @@ impl Replay<'_> {
         let is_kept = |at: usize| !state.folded[at];
         self.texts.mark_sent_until(decided, is_kept);
         let mut now = Moment {
-            live: self.weights.beside(),
+            live: self.weights.beside,
             state,
             kept: KeptUnits::new(units),
             visible: VisibleWords::default(),

@@ -147,7 +147,7 @@ pub fn finish_answer(
         left_out: &planned.plan.memory.list_left_out(),
     };
     planned.recovery.finish_answer(&source, last, before);
-    let RecallCount { found, missed } = planned.recovery.count_recalls();
+    let RecallCount { found, missed } = planned.recovery.recalls;
     if found + missed > 0 {
         let session = followed.session.inherited.session;
         tracing::info!(%session, found, missed, "recall: {found} calls were answered, {missed} found nothing");

@@ -98,7 +98,7 @@ fn log_texts(session: SessionId, planned: &PlannedRequest) {
 
 /// Logs a round of the tool loop, which the client does not see.
 pub(super) fn log_tool_round(session: SessionId, planned: &PlannedRequest, said: &ModelAnswer) {
-    let memory = planned.recovery.memory();
+    let memory = &planned.recovery.memory;
     let (calls, reminders) = (said.proxy_calls.len(), memory.reminders.notes().len());
     tracing::info!(
         %session, calls, reminders, course = memory.course_number(),

@@ -49,11 +49,12 @@ pub struct RecoveryRules<'a> {
 #[derive(Clone)]
 pub struct RecoveryStep {
     /// The memory to store if the request is answered.
-    memory: RecoveryMemory,
-    inherited: RecoveryMemory,
+    pub memory: RecoveryMemory,
+    /// The memory to store if the decisions are not carried out.
+    pub inherited: RecoveryMemory,
     pace: RecoveryPace,
     prompts: Arc<Prompts>,
-    language: Language,
+    pub language: Language,
     /// Prompts and new courses may begin.
     may_begin: bool,
     /// The request is sent without additions.
@@ -62,7 +63,7 @@ pub struct RecoveryStep {
     lists_tools: bool,
     /// The model differs from the previous generation's.
     other_model: bool,
-    format: Format,
+    pub format: Format,
     offer: Offer,
     /// Prompts may ask for a continuation block although the request lists tools.
     asks_for_text: bool,
@@ -70,7 +71,8 @@ pub struct RecoveryStep {
     binds_reasoning: bool,
     /// The proxy's tools of all requests so far.
     sent_tools: ToolSet,
-    recalls: RecallCount,
+    /// Calls of `recall` that were answered in this request.
+    pub recalls: RecallCount,
     /// The store could not keep what was last to be stored.
     may_be_lost: bool,
     injected: Option<RecoveryAction>,
@@ -193,23 +195,6 @@ impl RecoveryStep {
         self.rounds > self.max_rounds
     }
 
-    pub const fn format(&self) -> Format {
-        self.format
-    }
-
-    pub const fn language(&self) -> Language {
-        self.language
-    }
-
-    pub const fn memory(&self) -> &RecoveryMemory {
-        &self.memory
-    }
-
-    /// The memory to store if the decisions are not carried out.
-    pub const fn inherited_memory(&self) -> &RecoveryMemory {
-        &self.inherited
-    }
-
     /// Whether a new course begins with this request.
     pub const fn begins_course(&self) -> bool {
         self.events.cleared
@@ -224,11 +209,6 @@ impl RecoveryStep {
         let found = Some(self.recalls.found).filter(|found| *found > 0);
         let recalled = found.map(|found| format!("recalled={found}"));
         prompt.into_iter().chain(course).chain(recalled).collect()
-    }
-
-    /// Calls of `recall` that were answered in this request.
-    pub const fn count_recalls(&self) -> RecallCount {
-        self.recalls
     }
 
     /// The level of the prompt that is new with this request.

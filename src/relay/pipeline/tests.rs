@@ -87,7 +87,7 @@ fn run_pipeline<'a>(
                 "the answer was not for the proxy: {out:?}"
             );
             turns.push(pipeline.begin_answer());
-        } else if pipeline.is_drained() {
+        } else if pipeline.drained {
             panic!("the first answer was the last");
         }
         for piece in cut(answer.as_bytes()) {
