@@ -108,8 +108,6 @@ pub enum Failure {
     /// A request that changes a session names no switch.
     #[error("Send a JSON object such as {{\"auto_compact\": \"on\"}}.")]
     SwitchMissing,
-    #[error("`auto_compact` must be \"on\", \"off\" or \"follow\" (the settings).")]
-    SwitchValue,
     #[error("A session has no switch `{name}`. There is: auto_compact.")]
     SwitchUnknown { name: String },
     #[error("This path takes a body of at most {limit} bytes.")]
@@ -121,9 +119,9 @@ pub enum Failure {
         least: usize,
         most: usize,
     },
-    /// A query parameter is none of the allowed words.
+    /// A query parameter or a switch is none of the allowed words.
     #[error("`{name}` must be {words}.")]
-    QueryWord { name: &'static str, words: String },
+    UnknownWord { name: &'static str, words: String },
     /// A query parameter that the path does not have; `known` are those that it has.
     #[error("This path has no parameter `{name}`. There are: {known}.")]
     QueryUnknown { name: String, known: &'static str },
@@ -243,9 +241,7 @@ impl Failure {
             Self::DotSegments => (S::BAD_REQUEST, "invalid_path"),
             Self::ModelMissing { .. } => (S::BAD_REQUEST, "model_required"),
             Self::SwitchMissing => (S::BAD_REQUEST, "missing_required_parameter"),
-            Self::SwitchValue | Self::QueryValue { .. } | Self::QueryWord { .. } => {
-                (S::BAD_REQUEST, "invalid_value")
-            }
+            Self::QueryValue { .. } | Self::UnknownWord { .. } => (S::BAD_REQUEST, "invalid_value"),
             Self::SwitchUnknown { .. } | Self::QueryUnknown { .. } => {
                 (S::BAD_REQUEST, "unknown_parameter")
             }
@@ -310,8 +306,8 @@ impl Failure {
     pub fn param(&self) -> Option<&'static str> {
         match self {
             Self::ModelNotFound(_) | Self::ModelMissing { .. } => Some("model"),
-            Self::SwitchMissing | Self::SwitchValue => Some("auto_compact"),
-            Self::QueryValue { name, .. } | Self::QueryWord { name, .. } => Some(name),
+            Self::SwitchMissing => Some("auto_compact"),
+            Self::QueryValue { name, .. } | Self::UnknownWord { name, .. } => Some(name),
             _ => None,
         }
     }

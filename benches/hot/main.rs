@@ -26,8 +26,8 @@ use plimsoll::{
     },
     recovery::tool,
     relay::{
-        self, AnswerFilter, AssistantTurn, PrecedingText, ResponseSummary, StreamFooter,
-        StreamOptions, TurnDriver,
+        self, AnswerDriver, AnswerFilter, ModelAnswer, PrecedingText, ResponseSummary,
+        StreamFooter, StreamOptions,
     },
     wire::{Body, sse::SseSplitter},
 };
@@ -382,15 +382,15 @@ fn relayed(
 struct NoRounds;
 
 #[async_trait]
-impl TurnDriver for NoRounds {
-    async fn next_turn(&mut self, _: AssistantTurn) -> Option<Response<Body>> {
+impl AnswerDriver for NoRounds {
+    async fn next_answer(&mut self, _: ModelAnswer) -> Option<Response<Body>> {
         None
     }
 
     async fn end_answer(
         self: Box<Self>,
         _: ResponseSummary,
-        _: AssistantTurn,
+        _: ModelAnswer,
         _: PrecedingText,
     ) -> StreamFooter {
         StreamFooter::default()

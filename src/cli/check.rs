@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{CommandError, CommandResult, models, table::write_table};
 use crate::{
     compaction,
-    config::{Config, Environment, Flags, Problem, Problems, Setting, StorePlace, load_config},
+    config::{Config, Environment, Flags, Problems, Setting, StorePlace, load_config},
     guard::{Policy, budget::default_budget},
     provider::{Registry, collect_warnings, find_unknown_windows, fit_body_to_windows},
 };
@@ -35,8 +35,7 @@ pub(super) fn run(
 ) -> CommandResult {
     let mut loaded = match load_config(flags, environment) {
         Err(problems) if args.json => {
-            let problems = list_problems(&problems.0);
-            writeln!(out, "{}", json!({"valid": false, "problems": problems}))?;
+            writeln!(out, "{}", json!({"valid": false, "problems": problems.0}))?;
             return Err(CommandError::Settings(Problems(Vec::new())));
         }
         loaded => loaded?,
@@ -55,7 +54,7 @@ pub(super) fn run(
             "valid": true,
             "file": loaded.file,
             "settings": shown,
-            "warnings": list_problems(&warnings),
+            "warnings": warnings,
         });
         return Ok(writeln!(out, "{text}")?);
     }
@@ -80,20 +79,6 @@ pub(super) fn run(
         more => writeln!(out, "\nThe settings are valid, with {more} warnings.")?,
     }
     Ok(out.flush()?)
-}
-
-fn list_problems(problems: &[Problem]) -> Vec<Value> {
-    let problems = problems.iter();
-    let problems = problems.map(|problem| {
-        let Problem {
-            origin,
-            key,
-            value,
-            message,
-        } = problem;
-        json!({"origin": origin, "key": key, "value": value, "message": message})
-    });
-    problems.collect()
 }
 
 /// Key, value and origin of each setting, by key.

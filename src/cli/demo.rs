@@ -127,7 +127,7 @@ async fn play_session(
         let mut play = Play {
             way,
             agent: DemoAgent::new(format!("simulated/{model}"), way.title()),
-            report: DemoReport::new(way.title()),
+            report: DemoReport::default(),
             request: client.post(&url).header(CONTENT_TYPE, "application/json"),
         };
         for _ in 0..args.steps {
@@ -144,7 +144,8 @@ async fn play_session(
         reports.push(play.report);
     }
     writeln!(out, "\nThe same session in the same window:\n")?;
-    write_table(out, &format_comparison(&reports))?;
+    let titles = DemoWay::ALL.map(DemoWay::title);
+    write_table(out, &format_comparison(titles, &reports))?;
     Ok(out.flush()?)
 }
 

@@ -15,13 +15,14 @@ mod table;
 use std::{
     ffi::OsString,
     io::{self, Write},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     process::ExitCode,
 };
 
 use clap::{Parser, Subcommand};
 use thiserror::Error;
 
-use crate::config::{Environment, Flags, Problems};
+use crate::config::{Environment, Flags, Problems, load_config};
 
 /// Keeps every conversation inside its model's context window, and says how full the window is.
 #[derive(Debug, Parser)]
@@ -59,10 +60,10 @@ enum CommandError {
     #[error("the settings cannot be used:\n{0}")]
     Settings(#[from] Problems),
     #[error("{0}: the address is in use; stop what listens there, or choose another with --listen")]
-    AddressInUse(std::net::SocketAddr),
+    AddressInUse(SocketAddr),
     #[error("{address}: cannot listen there: {source}")]
     Listen {
-        address: std::net::SocketAddr,
+        address: SocketAddr,
         source: io::Error,
     },
     #[error("the proxy could not be started: {}", crate::error::format_error_chain(.0))]
@@ -125,11 +126,48 @@ fn block_on<T>(task: impl Future<Output = T>) -> Result<T, CommandError> {
     Ok(runtime.block_on(task))
 }
 
+/// The address of a running proxy: the named one, else where the settings have it listen.
+fn find_proxy(
+    named: Option<&str>,
+    flags: &Flags,
+    environment: &Environment,
+) -> Result<String, Problems> {
+    Ok(match named {
+        Some(url) => url.to_owned(),
+        None => {
+            let listen = load_config(flags, environment)?.config.server.listen;
+            format!("http://{}", find_reachable(listen))
+        }
+    })
+}
+
+/// An address that a client on this machine can connect to: the unspecified one stands for loopback.
+fn find_reachable(mut address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    address
+}
+
 #[cfg(test)]
 mod tests {
     use clap::{CommandFactory, Parser};
 
-    use super::{CliArguments, Command};
+    use super::{CliArguments, Command, find_reachable};
+
+    #[test]
+    fn an_address_of_all_interfaces_is_asked_at_loopback() {
+        for (listen, expected) in [
+            ("0.0.0.0:1876", "127.0.0.1:1876"),
+            ("[::]:1876", "[::1]:1876"),
+            ("10.0.0.7:80", "10.0.0.7:80"),
+        ] {
+            let found = find_reachable(listen.parse().unwrap());
+            assert_eq!(found.to_string(), expected);
+        }
+    }
 
     #[test]
     fn the_arguments_are_consistent() {

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 
 use super::table::{group_digits, write_table};
-use super::{CommandError, CommandResult, block_on};
-use crate::config::{Environment, Flags, load_config, secret::Secret};
+use super::{CommandError, CommandResult, block_on, find_proxy};
+use crate::config::{Environment, Flags, secret::Secret};
 use crate::error::format_error_chain;
 use crate::provider::begin_http_client;
 use crate::unix_time::unix_seconds_now;
@@ -55,13 +55,7 @@ pub(super) fn run(
     environment: &Environment,
     out: &mut impl Write,
 ) -> CommandResult {
-    let address = match &args.url {
-        Some(url) => url.clone(),
-        None => {
-            let config = load_config(flags, environment)?.config;
-            format!("http://{}", config.server.listen)
-        }
-    };
+    let address = find_proxy(args.url.as_deref(), flags, environment)?;
     let url = parse_address(&address).map_err(CommandError::Command)?;
     let key = environment.get_variable(&args.key_env).map(Secret::new);
     let list = block_on(fetch_sessions(&url, key.as_ref(), &args.key_env))?;

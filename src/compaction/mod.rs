@@ -49,17 +49,7 @@ const SECTIONS: [&str; 6] = [
 
 /// Random id of a summary job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct JobId([u8; 8]);
-
-impl JobId {
-    pub const fn from_bytes(bytes: [u8; 8]) -> Self {
-        Self(bytes)
-    }
-
-    pub const fn to_bytes(self) -> [u8; 8] {
-        self.0
-    }
-}
+pub struct JobId(pub [u8; 8]);
 
 /// A summary that is being made, or whose job was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,14 +131,14 @@ mod tests {
 
     fn job(id: u8, since: u32) -> PendingJob {
         PendingJob {
-            id: JobId::from_bytes([id; 8]),
+            id: JobId([id; 8]),
             since,
         }
     }
 
     fn outcome(id: u8, text: Option<&str>) -> JobOutcome {
         JobOutcome {
-            job: JobId::from_bytes([id; 8]),
+            job: JobId([id; 8]),
             summary: text.map(|text| Summary {
                 boundary: 7,
                 text: text.into(),

@@ -106,7 +106,7 @@ impl Summariser {
             // An answer of more than half of a small window would leave no room for the record.
             max_tokens: most.min(window.tokens / 2),
             thinking_tokens,
-            filling: target.provider.answer_filling(&target.model),
+            filling: target.provider.find_notes(&target.model).answer_filling,
             language,
             weights: Weights::new(target.token_rule(), profile, config.guard.chars_per_token),
             nonce,

@@ -32,14 +32,14 @@ settings! {
         pub order: CutOrder = s.read_plain("order", CutOrder::Worth);
         /// Whether the answer cap of a request is lowered before its history is cut.
         pub clamp_max_tokens: bool = s.read_plain("clamp_max_tokens", true);
-        /// The share of the room that a cut leaves filled. The room is the budget less what no cut can take. Unset: by
-        /// `keep`.
+        /// The share of the room that a cut leaves filled; the room is the budget less what no cut can take. Unset: `keep`
+        /// gives it.
         pub low_water: Option<f64> = s.explain_unset("by guard.keep").read_optional_number("low_water", 0.3..=0.95,
             "it is the share of the room beside system messages, tools and task that a cut leaves");
-        /// Of ASCII text, in place of the estimate by words.
+        /// How many characters of ASCII text make a token. Unset: tokens are estimated by words.
         pub chars_per_token: Option<f64> = s.explain_unset("by the model's name").read_optional_number("chars_per_token", 1.0..=8.0,
             "it is how many characters of ASCII text make a token");
-        /// Its caps are part of `max_prompt_tokens`, `caps` and `system_share`.
+        /// A set of caps by one name. They are in `max_prompt_tokens`, `caps` and `system_share` below.
         pub preset: Option<Preset> = s.read_option("preset", Visibility::Plain);
         /// A cap on the prompt for any window; the smaller of the setting and the preset's.
         pub max_prompt_tokens: Option<u32> = s
@@ -163,19 +163,6 @@ pub enum WhenUnsure {
     Send,
     /// It is cut.
     Cut,
-}
-
-#[cfg(test)]
-impl GuardConfig {
-    /// The defaults with three ASCII characters per token, so that a test can say how large its texts are, and with
-    /// every budget kept.
-    pub(crate) fn counted_by_characters() -> Self {
-        Self {
-            chars_per_token: Some(3.0),
-            when_unsure: Some(WhenUnsure::Cut),
-            ..Self::default()
-        }
-    }
 }
 
 /// Caps for parts named `schema`, for parts named `static_context`, and for the whole prompt.

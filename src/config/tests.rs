@@ -5,12 +5,27 @@ mod warnings;
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use super::{AddTools, Auth, Config, Environment, Flags, Problem, Problems, Setting, load_config};
+use super::{
+    AddTools, Auth, Config, Environment, Flags, GuardConfig, Problem, Problems, Setting,
+    WhenUnsure, load_config,
+};
 use crate::{
     config::loading::{load::WrittenSettings, section::Section, setting::SettingSource},
     provider::{self, Registry},
     recovery::{Language, prompt::NoteMethod},
 };
+
+impl GuardConfig {
+    /// The defaults with three ASCII characters per token, so that a test can say how large its texts are, and with
+    /// every budget kept.
+    pub(crate) fn counted_by_characters() -> Self {
+        Self {
+            chars_per_token: Some(3.0),
+            when_unsure: Some(WhenUnsure::Cut),
+            ..Self::default()
+        }
+    }
+}
 
 const SHIPPED: &str = include_str!("../../config.toml");
 

@@ -4,8 +4,8 @@
 //! There is a folder for each format, which alone knows the shape of its JSON. The files beside these folders are for
 //! all formats. Some of them hold what the folders share (`values`, `tools`, `text_request`, most of `index` and
 //! `answer`). Others stand above the folders and choose one of them (`request`, `index/mod.rs`, `answer/by_format.rs`,
-//! `answer_rewriter/mod.rs`): by `in_format!` if every folder has the function, else by a `match` over
-//! [`Format`](crate::conversation::Format) that names every format. What a format fixes for every provider is its row of
+//! `answer_rewriter/mod.rs`): by `in_format!` if every folder has the function, by `by_format!` if only some
+//! have it, else by a `match` over [`Format`](crate::conversation::Format) that names every format. What a format fixes for every provider is its row of
 //! [`FormatRules`].
 //!
 //! An [`AnswerReader`] turns each event of a stream into answer events, which hold spans and copy nothing.
@@ -20,6 +20,32 @@ macro_rules! in_format {
             Format::Responses => responses::$module::$name $(($($argument),*))?,
             #[cfg(test)]
             Format::Toy => crate::format::tests::toy::$module::$name $(($($argument),*))?,
+        }
+    };
+}
+
+/// Does the same with the content of an enum that has a variant for each format.
+macro_rules! with_any {
+    ($self:expr, $content:ident => $result:expr) => {
+        match $self {
+            Self::Chat($content) => $result,
+            Self::Messages($content) => $result,
+            Self::Responses($content) => $result,
+            #[cfg(test)]
+            Self::Toy($content) => $result,
+        }
+    };
+}
+
+/// What only some formats have. Behind `else` stand those that have nothing of their own, and what is taken for them and
+/// for the toy format of the tests: a format that is named nowhere does not compile.
+macro_rules! by_format {
+    ($format:expr, $($own:ident => $value:expr),+; else $($other:ident)|+ => $default:expr) => {
+        match $format {
+            $(Format::$own => $value,)+
+            $(Format::$other)|+ => $default,
+            #[cfg(test)]
+            Format::Toy => $default,
         }
     };
 }
@@ -43,9 +69,9 @@ mod values;
 
 pub use self::{
     answer::{
-        AnswerEvent, AnswerEvents, AnswerFilter, AssistantTurn, CallFragment, ContinuationBlock,
-        Finish, FinishKind, PrecedingText, ProxyToolCall, SentEvents, UsageCount, UsageCountKind,
-        UsageReport,
+        AnswerEvent, AnswerEvents, AnswerFilter, CallFragment, ContinuationBlock, Finish,
+        FinishKind, ModelAnswer, PrecedingText, ProxyToolCall, SentEvents, UsageCount,
+        UsageCountKind, UsageReport,
         by_format::{AnswerReader, ParsedAnswer},
         input_changes::InputChanges,
         response_summary::{ResponseSummarizer, ResponseSummary},

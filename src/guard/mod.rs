@@ -53,7 +53,7 @@ pub use self::{
     },
     request::{
         answer_cap::{AnswerCap, AnswerHistory, PastAnswers, session_budget},
-        epoch::Epoch,
+        answer_place::AnswerPlace,
         policy::Policy,
     },
     shrink::{

@@ -14,7 +14,7 @@ use crate::{
     config::{ClientConfig, PROXY_KEY},
     error::Failure,
     provider,
-    wire::split_header_list,
+    wire::{parse_bearer, split_header_list},
 };
 
 /// Without client keys, a shorter one names no account: others would guess it.
@@ -203,13 +203,6 @@ pub fn strip_protocol_keys(headers: &mut HeaderMap) {
     if let Some(kept) = kept.filter(|kept| !kept.is_empty()) {
         headers.insert(SEC_WEBSOCKET_PROTOCOL, kept);
     }
-}
-
-/// The key of a `Bearer` credential.
-pub fn parse_bearer(value: &[u8]) -> Option<&[u8]> {
-    let (scheme, key) = value.split_at_checked(7)?;
-    let is_bearer = scheme.eq_ignore_ascii_case(b"bearer ");
-    is_bearer.then(|| key.trim_ascii())
 }
 
 #[cfg(test)]

@@ -113,7 +113,7 @@ pub async fn forward_request(
     }
     let target = forward.choose_target(named)?;
     let (provider, model) = (&*target.provider, target.model.as_deref());
-    record.notes().facts().provider = Some(provider.name.to_string());
+    record.notes.facts().provider = Some(provider.name.to_string());
 
     // The request, with the provider's name for the model.
     let format = Format::of_request(parts.uri.path(), &parts.headers);
@@ -145,12 +145,11 @@ pub async fn forward_request(
     let operation = Operation::from_path(path);
     if let (Some(operation), Some(model)) = (operation, model) {
         let labels = app.label_model(operation, provider, model);
-        record.notes().facts().model_labels = Some(labels);
+        record.notes.facts().model_labels = Some(labels);
     }
 
     // The answer: the provider's, or an estimate where it does not count tokens.
-    let answer =
-        outgoing::send_traced(&record.notes().trace, provider, operation, outgoing).await?;
+    let answer = outgoing::send_traced(&record.notes.trace, provider, operation, outgoing).await?;
     if may_need_estimate(answer.status())
         && let Some(estimate) = estimate()
     {
@@ -186,7 +185,7 @@ impl ForwardRequest<'_> {
             format,
             parts: parts.clone(),
             client: self.client,
-            provider: self.provider.map(str::to_owned),
+            provider: self.provider,
             compaction: CompactionShape::List,
         };
         let body = ReceivedBody { bytes, hold };

@@ -66,7 +66,7 @@ pub(super) async fn upgrade_connection(
     let headers = &mut outgoing.headers;
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(UPGRADE, websocket.clone());
-    let mut reply = outgoing::send_traced(&record.notes().trace, &provider, None, outgoing).await?;
+    let mut reply = outgoing::send_traced(&record.notes.trace, &provider, None, outgoing).await?;
     if reply.status() != StatusCode::SWITCHING_PROTOCOLS {
         return Ok(outgoing::clean_answer_headers(reply));
     }

@@ -114,7 +114,7 @@ pub(super) fn look_up_family_floor(
     model: &str,
 ) -> Option<Window> {
     let model = normalize_name(model)?;
-    table.families().find_floor(provider, &model)
+    table.families.find_floor(provider, &model)
 }
 
 /// The rows of providers that the built-in table has, else all.

@@ -241,7 +241,7 @@ impl Registry {
 
     /// Which catalogue is used, and how old it is, for a person.
     pub fn describe_catalogue(&self) -> String {
-        let (models, date) = (self.current_catalogue().len(), built_in_date());
+        let (models, date) = (self.current_catalogue().rows, built_in_date());
         let fetched = self.fetched.as_ref();
         let age = fetched.and_then(|fetched| fetched.describe_age(SystemTime::now()));
         match age {

@@ -102,10 +102,6 @@ impl RetryBudget {
         self.attempts = self.attempts.saturating_add(1);
     }
 
-    pub const fn attempts(&self) -> u32 {
-        self.attempts
-    }
-
     /// Whether another attempt may begin. The first one always may.
     pub fn has_attempts_left(&self, now: Instant) -> bool {
         self.attempts == 0

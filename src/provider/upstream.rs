@@ -26,7 +26,7 @@ use super::{
     warnings,
 };
 use crate::{
-    config::{Auth, CacheMarkers, ProviderConfig, profile::AnswerFilling},
+    config::{Auth, CacheMarkers, ProviderConfig},
     wire::Body,
 };
 
@@ -85,19 +85,15 @@ impl Provider {
         matches!(address, Some(Ok(ref uri)) if warnings::is_on_this_machine(uri))
     }
 
-    fn find_notes(&self, model: &str) -> ModelNotes {
+    /// What answers taught about a model.
+    pub fn find_notes(&self, model: &str) -> ModelNotes {
         let known = self.notes.lock().get(model).copied();
         known.unwrap_or_default()
     }
 
-    fn change_notes(&self, model: &str, change: impl FnOnce(&mut ModelNotes)) {
+    pub fn change_notes(&self, model: &str, change: impl FnOnce(&mut ModelNotes)) {
         let mut notes = self.notes.lock();
         change(notes.get_or_insert_mut(model.into(), ModelNotes::default));
-    }
-
-    /// Whether a model refused `stream_options`.
-    pub fn refuses_usage(&self, model: &str) -> bool {
-        self.find_notes(model).refuses_usage
     }
 
     /// A model refused `stream_options`: its streams are not asked for usage again.
@@ -109,26 +105,6 @@ impl Provider {
             "stream_options refused; streams go on without usage"
         );
         self.change_notes(model, |it| it.refuses_usage = true);
-    }
-
-    /// Whether a model refused to be asked to drop thinking that does not fit any more.
-    pub fn refuses_to_drop_thinking(&self, model: &str) -> bool {
-        self.find_notes(model).refuses_to_drop_thinking
-    }
-
-    /// A model refused to be asked to drop thinking: it is not asked again.
-    pub fn note_drop_refused(&self, model: &str) {
-        self.change_notes(model, |it| it.refuses_to_drop_thinking = true);
-    }
-
-    /// Which answers of a request to a model get members that they lack.
-    pub fn answer_filling(&self, model: &str) -> AnswerFilling {
-        self.find_notes(model).answer_filling
-    }
-
-    /// A model took a request only with its answers filled so.
-    pub fn note_answer_filling(&self, model: &str, filling: AnswerFilling) {
-        self.change_notes(model, |it| it.answer_filling = filling);
     }
 
     /// Whether the proxy may add cache markers to the requests of a model: the settings allow it, and the model is not known

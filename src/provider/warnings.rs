@@ -29,24 +29,24 @@ pub fn collect_warnings(config: &Config, registry: &Registry) -> Vec<Problem> {
     let mut found = Vec::new();
     for (name, provider) in &config.providers {
         let base_url = provider.base_url.as_deref().unwrap_or_default();
-        let path = ["providers", name, "base_url"];
+        let mut warn = |message: &str| {
+            found.push(Problem::for_key(&["providers", name, "base_url"], message));
+        };
         if !matches!(provider.auth, Auth::None) && is_unencrypted(base_url) {
-            let message = "credentials go over the network unencrypted; use https";
-            found.push(Problem::for_key(&path, message));
+            warn("credentials go over the network unencrypted; use https");
         }
         let profile = provider.profile.name;
         let is_bare = base_url.parse::<Uri>().is_ok_and(|uri| uri.path() == "/");
         if is_bare && PATH_NEEDED.contains(&profile) {
-            let message = format!(
+            warn(&format!(
                 "has no path, so that requests go to {base_url}/chat/completions and the like; providers of the profile \
                  {profile} answer at {base_url}/v1"
-            );
-            found.push(Problem::for_key(&path, message));
+            ));
         }
         if base_url.contains("{model}") {
-            let message = "has the model in it, so that requests without one cannot go there, nor \
-                           is it asked for its list of models";
-            found.push(Problem::for_key(&path, message));
+            warn(
+                "has the model in it, so that requests without one cannot go there, nor is it asked for its list of models",
+            );
         }
     }
     for (name, model) in &config.models {

@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// Everything that all requests share. Immutable, except for state inside its parts.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct App {
     pub config: Config,
     pub clients: Clients,

@@ -59,7 +59,7 @@ pub struct IncomingRequest<'a> {
     pub parts: Parts,
     pub client: &'a Client,
     /// The provider that the path names.
-    pub provider: Option<String>,
+    pub provider: Option<&'a str>,
     /// The shape of the answer, if the client asks for its conversation to be compacted and the proxy does that.
     pub compaction: CompactionShape,
 }
@@ -102,11 +102,11 @@ pub async fn exchange_body(
     let candidates = choose_candidates(app, &incoming, &parsed)?;
 
     // 5. The session, and what other replicas learnt.
-    let inherited = inherit_session(app, &incoming, &parsed, record.notes()).await;
+    let inherited = inherit_session(app, &incoming, &parsed, &record.notes).await;
 
     // 6. The plan, for the first candidate; for the others only when they are asked.
     let shape = incoming.compaction;
-    let request = join_request(app, incoming, parsed, inherited, record.notes());
+    let request = join_request(app, incoming, parsed, inherited, &record.notes);
     let mut fallbacks = Fallbacks::new(&request, candidates);
     let placed = fallbacks.plan_first_candidate(&request);
     let mut placed = placed.ok_or_else(|| no_such_model(&request.parsed.model))?;
@@ -141,8 +141,9 @@ fn choose_candidates(
     parsed: &ParsedRequest,
 ) -> Result<ModelCandidates, Failure> {
     let (parts, client, model) = (&incoming.parts, incoming.client, &*parsed.model);
-    let in_path = incoming.provider.as_deref();
-    let chosen = in_path.or_else(|| chosen_provider(&parts.headers));
+    let chosen = incoming
+        .provider
+        .or_else(|| chosen_provider(&parts.headers));
     let mut candidates = app.registry.choose_candidates(model, chosen)?;
     let names_one = || {
         let in_query = find_model_in_query(parts.uri.query().unwrap_or_default());
@@ -167,7 +168,7 @@ async fn inherit_session(
     let conversation = parsed.conversation.as_ref()?;
     let (headers, sessions) = (&incoming.parts.headers, &app.sessions);
     let client = session::ClientIdentity::from_headers(incoming.client.name.as_deref(), headers);
-    let tenants = sessions.tenants();
+    let tenants = &sessions.tenants;
     let tenant = tenants.derive_tenant(client, headers, Some(conversation));
     let hint = SessionHint::from_request(headers, Some(conversation));
     let inherit = sessions.inherit_session(conversation, &tenant, hint.as_ref());

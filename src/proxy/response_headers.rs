@@ -46,8 +46,8 @@ pub fn build_head_headers(
 ) -> HeaderMap {
     // A dry run begins no course.
     let memory = match planned.mode {
-        GuardMode::Guard => planned.recovery.memory(),
-        GuardMode::DryRun | GuardMode::Off => planned.recovery.inherited_memory(),
+        GuardMode::Guard => &planned.recovery.memory,
+        GuardMode::DryRun | GuardMode::Off => &planned.recovery.inherited,
     };
     let mut headers = build_session_headers(session, planned, memory);
     let ms = |took: Duration| took.as_secs_f64() * 1e3;
@@ -74,7 +74,7 @@ pub fn build_early_headers(request: &ClientRequest, placed: &PlacedRequest) -> H
     let (Some(session), Some(planned)) = (&request.session, &placed.planned) else {
         return HeaderMap::new();
     };
-    let mut headers = build_session_headers(session, planned, planned.recovery.memory());
+    let mut headers = build_session_headers(session, planned, &planned.recovery.memory);
     headers.insert(ACTIONS, HeaderValue::from_static("compacting"));
     headers
 }

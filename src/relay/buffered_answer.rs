@@ -11,7 +11,7 @@ use http_body_util::BodyExt;
 use serde::de::IgnoredAny;
 
 use super::{
-    AnswerFilter, AssistantTurn, BadAnswer, Format, PrecedingText, ResponseSummary, TurnDriver,
+    AnswerDriver, AnswerFilter, BadAnswer, Format, ModelAnswer, PrecedingText, ResponseSummary,
     decode::Decoder, peek::resume_body,
 };
 use crate::{
@@ -79,7 +79,7 @@ pub async fn buffer_answer(
 
 /// Buffers an answer and removes what `filter` names. After an answer for the proxy only, it takes
 /// the next one of `driver` (whose end the caller reports). The client gets the last answer with the
-/// texts of all; the [`AssistantTurn`] is the last one too, and empty if that is not read: it is too
+/// texts of all; the [`ModelAnswer`] is the last one too, and empty if that is not read: it is too
 /// long, cannot be decompressed, or is no success.
 ///
 /// # Errors
@@ -88,12 +88,11 @@ pub async fn buffer_filtered_answer(
     format: Format,
     mut answer: Response<Body>,
     filter: AnswerFilter,
-    driver: &mut dyn TurnDriver,
+    driver: &mut dyn AnswerDriver,
     provider: &str,
     mut reserve: impl FnMut(usize) -> bool,
-) -> Result<(BufferedAnswer, AssistantTurn, PrecedingText), BadAnswer> {
+) -> Result<(BufferedAnswer, ModelAnswer, PrecedingText), BadAnswer> {
     let mut rewriter = AnswerRewriter::new(format, filter, None);
-    let mut summarizer = ResponseSummarizer::default();
     loop {
         let mut buffered = buffer_answer(format, answer, provider, &mut reserve).await?;
         let mut rewritten = None;
@@ -107,7 +106,7 @@ pub async fn buffer_filtered_answer(
         {
             let bom = if text.starts_with(BOM) { BOM.len() } else { 0 };
             let text = text.slice(bom..);
-            rewritten = rewriter.take_whole(&text, &mut summarizer);
+            rewritten = rewriter.take_whole(&text);
             if let Some(RewrittenAnswer::ForClient { json, .. }) = &rewritten
                 && *json != text
             {
@@ -117,18 +116,18 @@ pub async fn buffer_filtered_answer(
                 *summary = summarize_answer(format, head, body).unwrap_or_default();
             }
         }
-        let turn = match rewritten {
-            Some(RewrittenAnswer::ForProxy(turn)) => {
-                let next = driver.next_turn(turn).await;
+        let said = match rewritten {
+            Some(RewrittenAnswer::ForProxy(said)) => {
+                let next = driver.next_answer(said).await;
                 answer = next.ok_or_else(|| BadAnswer::Broken {
                     provider: provider.to_owned(),
                 })?;
                 continue;
             }
-            Some(RewrittenAnswer::ForClient { turn, .. }) => turn,
-            None => AssistantTurn::default(),
+            Some(RewrittenAnswer::ForClient { said, .. }) => said,
+            None => ModelAnswer::default(),
         };
-        return Ok((buffered, turn, rewriter.preceding_text()));
+        return Ok((buffered, said, rewriter.preceding_text()));
     }
 }
 
@@ -157,8 +156,7 @@ pub fn edit_whole_answer(
     let bom = if text.starts_with(BOM) { BOM.len() } else { 0 };
     let mut rewriter = AnswerRewriter::new(format, AnswerFilter::default(), left_out);
     rewriter.set_asked_model(asked_model);
-    let mut summarizer = ResponseSummarizer::default();
-    match rewriter.take_whole(&text.slice(bom..), &mut summarizer) {
+    match rewriter.take_whole(&text.slice(bom..)) {
         Some(RewrittenAnswer::ForClient { json, .. }) if json != text[bom..] => {
             headers.remove(CONTENT_ENCODING);
             headers.remove(CONTENT_LENGTH);

@@ -6,15 +6,15 @@
 //! name if the provider was sent another one ([`edit_whole_answer`] for whole answers). Where a filter is set,
 //! [`stream_answer`] and [`buffer_filtered_answer`] also remove proxy-executed calls and continuation blocks, and continue
 //! with the next answer after one for the proxy only. Bytes are held back only while they may belong
-//! to the proxy, and at the end until [`TurnDriver::end_answer`] has stored the state.
+//! to the proxy, and at the end until [`AnswerDriver::end_answer`] has stored the state.
 
+mod answer_driver;
 mod buffered_answer;
 mod decode;
 mod peek;
 mod pipeline;
 mod stream;
 mod tunnel;
-mod turn_driver;
 
 use std::time::Duration;
 
@@ -24,18 +24,18 @@ use http::HeaderMap;
 use crate::error::{Failure, TimeoutStage};
 
 pub use self::{
+    answer_driver::AnswerDriver,
     buffered_answer::{
         BufferedAnswer, buffer_answer, buffer_filtered_answer, edit_whole_answer, unpack_answer,
     },
     peek::{FirstEvent, peek_first_event},
     stream::stream_answer,
     tunnel::tunnel_bytes,
-    turn_driver::TurnDriver,
 };
 pub use crate::{
     conversation::Format,
     format::{
-        AnswerFilter, AssistantTurn, ContinuationBlock, InputChanges, PrecedingText, ProxyToolCall,
+        AnswerFilter, ContinuationBlock, InputChanges, ModelAnswer, PrecedingText, ProxyToolCall,
         ResponseSummary,
     },
 };

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use super::{StreamOptions, decode::Decoder};
 use crate::{
     format::{
-        AnswerEvents, AnswerReader, AnswerRewriter, AssistantTurn, EventAction, PrecedingText,
+        AnswerEvents, AnswerReader, AnswerRewriter, EventAction, ModelAnswer, PrecedingText,
         ResponseSummarizer, ResponseSummary, SentEvents, StreamEvent,
     },
     wire::sse::{SseEvent, SseSplitter},
@@ -52,8 +52,9 @@ pub(super) struct Pipeline {
     options: StreamOptions,
     splitter: SseSplitter,
     reader: AnswerReader,
-    summarizer: ResponseSummarizer,
     rewriter: Option<Box<AnswerRewriter>>,
+    /// Sums up what the client gets, if nothing is rewritten.
+    summarizer: ResponseSummarizer,
     /// Decompresses a copy of a compressed stream, which passes as it is.
     decoder: Option<Decoder>,
     /// What the client has, if nothing is rewritten.
@@ -64,7 +65,8 @@ pub(super) struct Pipeline {
     looked_at_from: usize,
     /// Released events that go out before the current one.
     ready: VecDeque<Bytes>,
-    drained: bool,
+    /// Whether the end marker of the current answer came.
+    pub(super) drained: bool,
     ended: bool,
 }
 
@@ -143,8 +145,15 @@ impl Pipeline {
     }
 
     /// What the client got.
-    pub(super) fn response_summary(&self) -> ResponseSummary {
-        self.summarizer.to_summary()
+    pub(super) fn response_summary(&mut self) -> ResponseSummary {
+        self.summarizer().to_summary()
+    }
+
+    fn summarizer(&mut self) -> &mut ResponseSummarizer {
+        match &mut self.rewriter {
+            Some(rewriter) => rewriter.summarizer(),
+            None => &mut self.summarizer,
+        }
     }
 
     /// Whether the current answer was for the proxy only. If it was, the rest of it is read and dropped.
@@ -152,17 +161,10 @@ impl Pipeline {
         self.rewriter.as_ref().is_some_and(|it| it.is_for_proxy())
     }
 
-    /// Whether the end marker of the current answer came.
-    pub(super) fn is_drained(&self) -> bool {
-        self.drained
-    }
-
     /// The current answer as the model gave it; empty without a rewriter.
-    pub(super) fn assistant_turn(&self) -> AssistantTurn {
+    pub(super) fn model_answer(&self) -> ModelAnswer {
         let rewriter = self.rewriter.as_ref();
-        rewriter
-            .map(|it| it.to_assistant_turn())
-            .unwrap_or_default()
+        rewriter.map(|it| it.to_model_answer()).unwrap_or_default()
     }
 
     pub(super) fn preceding_text(&self) -> PrecedingText {
@@ -171,17 +173,14 @@ impl Pipeline {
     }
 
     /// Begins another answer; returns the one before.
-    pub(super) fn begin_answer(&mut self) -> AssistantTurn {
+    pub(super) fn begin_answer(&mut self) -> ModelAnswer {
         self.splitter = SseSplitter::new(MAX_EVENT);
         self.reader = AnswerReader::new(self.options.format);
         self.sent = 0;
         self.looked_at_from = 0;
         self.drained = false;
-        let turn = self
-            .rewriter
-            .as_mut()
-            .map(|it| it.begin_answer(&mut self.summarizer));
-        turn.unwrap_or_default()
+        let rewriter = self.rewriter.as_mut();
+        rewriter.map(|it| it.begin_answer()).unwrap_or_default()
     }
 
     /// Sets the tokens left out of the request of the next answer.
@@ -237,7 +236,7 @@ impl Pipeline {
         self.looked_at_from = 0;
         let Some(message) = event.message else {
             if self.is_overlong_end(&event.raw) {
-                self.summarizer.mark_unreadable();
+                self.summarizer().mark_unreadable();
             }
             if !self.is_for_proxy() {
                 out.push_bytes(rest);
@@ -259,7 +258,7 @@ impl Pipeline {
                     message,
                     answer,
                 };
-                rewriter.take_event(event, &mut self.ready, &mut self.summarizer)
+                rewriter.take_event(event, &mut self.ready)
             }
             None => {
                 answer.note_sent(&message.data, &mut self.passed);
@@ -313,7 +312,7 @@ impl Pipeline {
         }
         let ends = !self.is_for_proxy() && !std::mem::replace(&mut self.ended, true);
         if let (Some(rewriter), true) = (&mut self.rewriter, ends) {
-            rewriter.settle_answer(&mut self.ready, &mut self.summarizer);
+            rewriter.settle_answer(&mut self.ready);
         }
         // The event may lack its blank line, and other bytes follow.
         if !last.pieces.is_empty() && (self.is_for_proxy() || !self.ready.is_empty()) {

@@ -1,6 +1,6 @@
 //! Relays a streamed answer to the client.
 //!
-//! Every chunk goes on as soon as it comes. The end waits for [`TurnDriver::end_answer`], up to a fifth of
+//! Every chunk goes on as soon as it comes. The end waits for [`AnswerDriver::end_answer`], up to a fifth of
 //! `store.timeout_ms` (50 ms by default), so that the client's next request finds the stored state.
 //! A stream that breaks, or ends without finish reason and end marker, ends abnormally for the client
 //! too, after an error event: a client must never take half an answer for a whole one.
@@ -18,7 +18,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 
 use super::{
-    FooterOptions, Format, StreamOptions, TurnDriver,
+    AnswerDriver, FooterOptions, Format, StreamOptions,
     decode::Decoder,
     pipeline::{Pipeline, PipelineOutput},
 };
@@ -47,7 +47,7 @@ struct StreamRelay {
     decoder: Option<Decoder>,
     pipeline: Pipeline,
     /// `None` after the end, and where nothing is done there.
-    driver: Option<Box<dyn TurnDriver>>,
+    driver: Option<Box<dyn AnswerDriver>>,
     out: VecDeque<PipelineOutput>,
     footer: FooterOptions,
     trailers: HeaderMap,
@@ -57,7 +57,7 @@ struct StreamRelay {
 enum Phase {
     Streaming,
     /// The answer was for the proxy only, and another one follows.
-    NextTurn,
+    NextAnswer,
     /// The source is done; remaining output and trailers follow.
     Finishing,
     /// Remaining output follows, then the connection ends abnormally.
@@ -70,7 +70,7 @@ enum Phase {
 /// change is decompressed; one that cannot be decompressed passes as it is.
 pub fn stream_answer(
     answer: Response<Body>,
-    driver: Option<Box<dyn TurnDriver>>,
+    driver: Option<Box<dyn AnswerDriver>>,
     options: StreamOptions,
 ) -> Response<Body> {
     let (mut head, source) = answer.into_parts();
@@ -115,7 +115,7 @@ impl StreamRelay {
             }
             match self.phase {
                 Phase::Streaming => self.read_chunk().await,
-                Phase::NextTurn => self.take_next_turn().await,
+                Phase::NextAnswer => self.take_next_answer().await,
                 Phase::Finishing => {
                     self.phase = Phase::Done;
                     let trailers = std::mem::take(&mut self.trailers);
@@ -139,7 +139,7 @@ impl StreamRelay {
             Some(Ok(chunk)) => {
                 self.pipeline.push(chunk, &mut self.out);
                 if self.pipeline.is_for_proxy() {
-                    self.phase = Phase::NextTurn;
+                    self.phase = Phase::NextAnswer;
                 }
             }
             Some(Err(SourceBroken)) => self.finish_source(true),
@@ -174,17 +174,17 @@ impl StreamRelay {
     }
 
     /// Drains the answer, which was for the proxy only, and begins with the next one.
-    async fn take_next_turn(&mut self) {
+    async fn take_next_answer(&mut self) {
         let rest = self.drain_answer();
         if tokio::time::timeout(DRAIN_TIMEOUT, rest).await.is_err() {
             tracing::debug!("timeout: no end of a stream after its finish reason");
         }
         self.pipeline.finish_stream(false, &mut self.out);
-        let turn = self.pipeline.begin_answer();
+        let said = self.pipeline.begin_answer();
         let Some(driver) = &mut self.driver else {
             return self.finish_source(true);
         };
-        match driver.next_turn(turn).await {
+        match driver.next_answer(said).await {
             Some(answer) if answer.status().is_success() => {
                 self.pipeline.set_left_out(driver.left_out_tokens());
                 let (head, source) = answer.into_parts();
@@ -208,7 +208,7 @@ impl StreamRelay {
     /// Reads what follows the finish reason, such as usage.
     async fn drain_answer(&mut self) {
         let mut left = MAX_DRAINED_BYTES;
-        while !self.pipeline.is_drained() {
+        while !self.pipeline.drained {
             let Some(Ok(chunk)) = self.next_chunk().await else {
                 break;
             };
@@ -225,7 +225,7 @@ impl StreamRelay {
     fn finish_source(&mut self, broken: bool) {
         self.pipeline.finish_stream(broken, &mut self.out);
         if self.pipeline.is_for_proxy() {
-            self.phase = Phase::NextTurn;
+            self.phase = Phase::NextAnswer;
             return;
         }
         let summary = self.pipeline.response_summary();
@@ -250,10 +250,10 @@ impl StreamRelay {
         let Some(driver) = self.driver.take() else {
             return;
         };
-        let pipeline = &self.pipeline;
+        let pipeline = &mut self.pipeline;
         let footer = driver.end_answer(
             pipeline.response_summary(),
-            pipeline.assistant_turn(),
+            pipeline.model_answer(),
             pipeline.preceding_text(),
         );
         let Ok(footer) = tokio::time::timeout(self.footer.max_wait, footer).await else {

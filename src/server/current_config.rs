@@ -18,7 +18,6 @@ use crate::{
 };
 
 /// A proxy that can be served, and whose settings can change.
-#[derive(Debug)]
 pub struct CurrentConfig {
     app: ArcSwap<App>,
     pub(super) connections: Arc<Limit>,

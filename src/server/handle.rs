@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::{Response, request::Parts};
 use percent_encoding::percent_decode_str;
 
-use super::route::{self, Route};
+use super::route::{ClientRoute, OwnRoute, Route, find_route};
 use crate::{
     admin::{api::answer_api, dashboard, probe_endpoints},
     conversation::Format,
@@ -40,32 +40,45 @@ pub(super) async fn handle_request(
 ) -> Result<Response<Body>, Failure> {
     check_local_origin(&app.clients, &parts)?;
     check_admin_origin(&parts)?;
-    let route = route::find_route(&parts.method, parts.uri.path())?;
-    match route {
-        Route::Root | Route::Health | Route::Ready => {
-            record.set_quiet();
-            record.outcome = Some("done");
-            return Ok(match route {
-                Route::Root => Response::new(whole_body("")),
-                Route::Ready => probe_endpoints::answer_readiness(app),
-                _ => probe_endpoints::answer_health(),
-            });
-        }
-        Route::Metrics => {
-            record.set_quiet();
-            return probe_endpoints::answer_metrics(app, &parts);
-        }
-        Route::Api { path } => {
-            record.in_flight = None;
-            return answer_api(app, &parts, body, path, record).await;
-        }
-        Route::Dashboard { path } => {
-            record.set_quiet();
-            record.outcome = Some("done");
-            return dashboard::answer_file(path, &parts.headers).ok_or(Failure::PathNotFound);
-        }
-        _ => {}
+    let uri = parts.uri.clone();
+    match find_route(&parts.method, uri.path())? {
+        Route::Own(route) => answer_own(app, &parts, body, route, record).await,
+        Route::Client(route) => answer_client(app, parts, body, route, record).await,
     }
+}
+
+/// What the proxy has itself is neither traced nor logged, but for its API.
+async fn answer_own(
+    app: &Arc<App>,
+    parts: &Parts,
+    body: &mut RequestBody,
+    route: OwnRoute<'_>,
+    record: &mut RequestRecord,
+) -> Result<Response<Body>, Failure> {
+    match route {
+        OwnRoute::Api { .. } => record.in_flight = None,
+        _ => record.set_quiet(),
+    }
+    match route {
+        OwnRoute::Root => Ok(Response::new(whole_body(""))),
+        OwnRoute::Health => Ok(probe_endpoints::answer_health()),
+        OwnRoute::Ready => Ok(probe_endpoints::answer_readiness(app)),
+        OwnRoute::Metrics => probe_endpoints::answer_metrics(app, parts),
+        OwnRoute::Dashboard { path } => {
+            dashboard::answer_file(path, &parts.headers).ok_or(Failure::PathNotFound)
+        }
+        OwnRoute::Api { path } => answer_api(app, parts, body, path, record).await,
+    }
+}
+
+/// Admits the client, and answers it: by the guard, by a list of models, or by what a provider answers.
+async fn answer_client(
+    app: &Arc<App>,
+    parts: Parts,
+    body: &mut RequestBody,
+    route: ClientRoute<'_>,
+    record: &mut RequestRecord,
+) -> Result<Response<Body>, Failure> {
     record.set_trace(app.tracing.begin_trace(&parts.headers));
     let (shape, operation) = route.shape_and_operation();
     (record.route, record.operation) = (Some(shape), operation);
@@ -83,34 +96,33 @@ pub(super) async fn handle_request(
         path,
     };
     let answer = match route {
-        Route::Conversation { format, provider } => {
+        ClientRoute::Conversation { format, provider } => {
             let request = IncomingRequest {
                 format,
-                provider: provider.map(str::to_owned),
+                provider,
                 parts,
                 client: &client,
                 compaction: CompactionShape::Answer,
             };
             exchange_conversation(app, request, body, record).await?
         }
-        Route::Forward {
+        ClientRoute::Forward {
             provider,
             path: path @ "/models",
         } if asks_as_codex(&parts) => {
             answer_codex_models(forward(provider, path), body, record).await
         }
-        Route::Forward { provider, path } => {
+        ClientRoute::Forward { provider, path } => {
             forward_request(forward(provider, path), body, record).await?
         }
-        Route::Model { id } => {
+        ClientRoute::Model { id } => {
             let id = percent_decode_str(id).decode_utf8_lossy();
             models::answer_model(app, &client, &id, list_format)?
         }
-        Route::Models if asks_as_codex(&parts) => {
+        ClientRoute::Models if asks_as_codex(&parts) => {
             answer_codex_models(forward(None, "/models"), body, record).await
         }
-        // All other routes were answered above.
-        _ => models::answer_model_list(app, &client, list_format).await,
+        ClientRoute::Models => models::answer_model_list(app, &client, list_format).await,
     };
     record.held_until_end = Some(running);
     Ok(answer)

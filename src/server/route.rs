@@ -9,9 +9,16 @@ use crate::{
     telemetry::Operation,
 };
 
-/// What answers a request. Providers are those that the path names.
+/// What answers a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route<'a> {
+    Client(ClientRoute<'a>),
+    Own(OwnRoute<'a>),
+}
+
+/// A path for clients with their keys. Providers are those that the path names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientRoute<'a> {
     /// A conversation, which is guarded.
     Conversation {
         format: Format,
@@ -20,20 +27,23 @@ pub enum Route<'a> {
     /// The list of all models.
     Models,
     /// One model; the id may have slashes, and may be percent-encoded.
-    Model {
-        id: &'a str,
-    },
+    Model { id: &'a str },
     /// Any other path of a provider's API, forwarded untouched. `path` follows `/v1`.
     Forward {
         provider: Option<&'a str>,
         path: &'a str,
     },
+}
+
+/// What the proxy has itself. API and metrics check keys on their own; the others need none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnRoute<'a> {
     /// A client asks whether anything answers here, as Claude Code does when it starts.
     Root,
     Health,
     Ready,
     Metrics,
-    /// The proxy's API; `path` follows `/plimsoll/api/`.
+    /// `path` follows `/plimsoll/api/`.
     Api {
         path: &'a str,
     },
@@ -43,7 +53,7 @@ pub enum Route<'a> {
     },
 }
 
-impl Route<'_> {
+impl ClientRoute<'_> {
     /// The path pattern, as traces name it, and the operation of the model.
     pub fn shape_and_operation(&self) -> (&'static str, Option<Operation>) {
         let path = match self {
@@ -51,7 +61,6 @@ impl Route<'_> {
             Self::Forward { path, .. } => path,
             Self::Models => return ("/v1/models", None),
             Self::Model { .. } => return ("/v1/models/{id}", None),
-            _ => return ("", None),
         };
         let operation = Operation::from_path(path);
         let other = match operation {
@@ -71,7 +80,6 @@ impl Route<'_> {
             // A key for the list of models opens single ones too.
             Self::Models | Self::Model { .. } => "models",
             Self::Forward { path, .. } => path.strip_prefix('/').unwrap_or(path),
-            _ => return Ok(()),
         };
         match client.may_reach(path) {
             true => Ok(()),
@@ -98,38 +106,41 @@ pub fn find_route<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, Failu
         reads.then_some(route).ok_or(Failure::WrongMethod { allow })
     };
     match path {
-        "/" if *method == Method::HEAD => return Ok(Route::Root),
+        "/" if *method == Method::HEAD => return Ok(Route::Own(OwnRoute::Root)),
         // A browser at the address of the proxy goes on to the page.
-        "/" if *method == Method::GET => return Ok(Route::Dashboard { path: "" }),
-        "/healthz" => return read_only(Route::Health),
-        "/readyz" => return read_only(Route::Ready),
-        "/metrics" => return read_only(Route::Metrics),
-        "/v1/models" => return read_only(Route::Models),
+        "/" if *method == Method::GET => return Ok(Route::Own(OwnRoute::Dashboard { path: "" })),
+        "/healthz" => return read_only(Route::Own(OwnRoute::Health)),
+        "/readyz" => return read_only(Route::Own(OwnRoute::Ready)),
+        "/metrics" => return read_only(Route::Own(OwnRoute::Metrics)),
+        "/v1/models" => return read_only(Route::Client(ClientRoute::Models)),
         _ => {}
     }
     if let Some(id) = path.strip_prefix("/v1/models/")
         && reads
         && !id.is_empty()
     {
-        return Ok(Route::Model { id });
+        return Ok(Route::Client(ClientRoute::Model { id }));
     }
     if let Some(path) = path.strip_prefix("/plimsoll/api/") {
-        return Ok(Route::Api { path });
+        return Ok(Route::Own(OwnRoute::Api { path }));
     }
     if let Some(path) = path.strip_prefix("/plimsoll")
         && dashboard::has_file(path)
     {
-        return read_only(Route::Dashboard { path });
+        return read_only(Route::Own(OwnRoute::Dashboard { path }));
     }
     if let Some(meant) = find_meant_path(path) {
         return Err(Failure::PathMeant(meant));
     }
     let (provider, path) = split_provider(path).ok_or(Failure::PathNotFound)?;
     let Some(format) = Format::from_path(path).filter(|_| !reads) else {
-        return Ok(Route::Forward { provider, path });
+        return Ok(Route::Client(ClientRoute::Forward { provider, path }));
     };
     if *method == Method::POST {
-        return Ok(Route::Conversation { format, provider });
+        return Ok(Route::Client(ClientRoute::Conversation {
+            format,
+            provider,
+        }));
     }
     Err(Failure::WrongMethod {
         // GET is forwarded to the provider, which may list stored completions there.
@@ -184,7 +195,7 @@ fn has_dot_segments(path: &str) -> bool {
 mod tests {
     use http::Method;
 
-    use super::{Route, find_route};
+    use super::{ClientRoute, OwnRoute, Route, find_route};
     use crate::{conversation::Format, error::Failure};
 
     #[test]
@@ -192,8 +203,13 @@ mod tests {
         let check = |method: Method, path: &str, expected: Result<Route<'_>, Failure>| {
             assert_eq!(find_route(&method, path), expected, "{method} {path}");
         };
-        let forward = |provider, path| Ok(Route::Forward { provider, path });
-        let conversation = |format, provider| Ok(Route::Conversation { format, provider });
+        let forward = |provider, path| Ok(Route::Client(ClientRoute::Forward { provider, path }));
+        let conversation = |format, provider| {
+            Ok(Route::Client(ClientRoute::Conversation {
+                format,
+                provider,
+            }))
+        };
         let wrong = |allow| Err(Failure::WrongMethod { allow });
         let p = Some("p");
         let post = Method::POST;
@@ -223,12 +239,16 @@ mod tests {
             "/v1/chat/completions",
             forward(None, "/chat/completions"),
         );
-        check(Method::GET, "/v1/models", Ok(Route::Models));
+        check(
+            Method::GET,
+            "/v1/models",
+            Ok(Route::Client(ClientRoute::Models)),
+        );
         check(post.clone(), "/v1/models", wrong("GET, HEAD"));
         check(
             Method::GET,
             "/v1/models/a/b",
-            Ok(Route::Model { id: "a/b" }),
+            Ok(Route::Client(ClientRoute::Model { id: "a/b" })),
         );
         check(
             Method::DELETE,
@@ -253,20 +273,28 @@ mod tests {
             check(post.clone(), path, expected);
         }
         check(post.clone(), "/v1/v1x", forward(None, "/v1x"));
-        check(Method::HEAD, "/", Ok(Route::Root));
-        check(Method::GET, "/", Ok(Route::Dashboard { path: "" }));
-        check(Method::GET, "/healthz", Ok(Route::Health));
-        check(Method::GET, "/readyz", Ok(Route::Ready));
-        check(Method::GET, "/metrics", Ok(Route::Metrics));
+        check(Method::HEAD, "/", Ok(Route::Own(OwnRoute::Root)));
+        check(
+            Method::GET,
+            "/",
+            Ok(Route::Own(OwnRoute::Dashboard { path: "" })),
+        );
+        check(Method::GET, "/healthz", Ok(Route::Own(OwnRoute::Health)));
+        check(Method::GET, "/readyz", Ok(Route::Own(OwnRoute::Ready)));
+        check(Method::GET, "/metrics", Ok(Route::Own(OwnRoute::Metrics)));
         check(post.clone(), "/metrics", wrong("GET, HEAD"));
         check(
             Method::GET,
             "/plimsoll/api/sessions/x",
-            Ok(Route::Api { path: "sessions/x" }),
+            Ok(Route::Own(OwnRoute::Api { path: "sessions/x" })),
         );
         for path in ["", "/", "/main.js"] {
             let full = format!("/plimsoll{path}");
-            check(Method::GET, &full, Ok(Route::Dashboard { path }));
+            check(
+                Method::GET,
+                &full,
+                Ok(Route::Own(OwnRoute::Dashboard { path })),
+            );
             check(post.clone(), &full, wrong("GET, HEAD"));
         }
         for none in [

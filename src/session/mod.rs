@@ -5,7 +5,6 @@
 //! request goes on without a state. No tenant reaches another tenant's state, not even with an identical conversation.
 
 use std::{
-    fmt,
     future::Future,
     sync::{
         Arc,
@@ -59,7 +58,7 @@ pub use crate::store::{Account, SessionId, Tenant};
 #[derive(Clone)]
 pub struct Sessions {
     store: Arc<dyn Store>,
-    tenants: Tenants,
+    pub tenants: Tenants,
     ids: Arc<IdGenerator>,
     cipher: Arc<StateCipher>,
     /// The first decryption failure is a warning; later ones are logged at debug level.
@@ -154,11 +153,7 @@ impl Sessions {
     }
 
     pub fn new_job_id(&self) -> JobId {
-        JobId::from_bytes(self.ids.next_bytes())
-    }
-
-    pub fn tenants(&self) -> &Tenants {
-        &self.tenants
+        JobId(self.ids.next_bytes())
     }
 
     /// Finds the state that a conversation continues; without one, picks its session id.
@@ -178,7 +173,7 @@ impl Sessions {
             clear_requested: false,
             compact_requested: false,
             compacted: false,
-            generation: GenerationId::from_bytes(self.ids.next_bytes()),
+            generation: GenerationId(self.ids.next_bytes()),
             store_failed: false,
             save_failed: self.save_failed.load(Relaxed),
         };
@@ -362,12 +357,6 @@ impl Sessions {
         let metrics = &self.metrics;
         metrics.record_store_call(operation, begun.elapsed(), result.is_err());
         result
-    }
-}
-
-impl fmt::Debug for Sessions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sessions").finish_non_exhaustive()
     }
 }
 

@@ -104,9 +104,9 @@ mod tests {
     fn commands() -> SessionCommands {
         SessionCommands {
             clears: u32::MAX,
-            clear_for: GenerationId::from_bytes([255; 8]),
+            clear_for: GenerationId([255; 8]),
             compacts: u32::MAX,
-            compact_for: GenerationId::from_bytes([255; 8]),
+            compact_for: GenerationId([255; 8]),
             auto_compact: Some(false),
             outcomes: Vec::new(),
         }

@@ -30,13 +30,7 @@ const VERSION: u8 = 13;
 
 /// Random id of a generation, never shown to clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GenerationId([u8; 8]);
-
-impl GenerationId {
-    pub const fn from_bytes(bytes: [u8; 8]) -> Self {
-        Self(bytes)
-    }
-}
+pub struct GenerationId(pub [u8; 8]);
 
 /// A session as it was after one generation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -17,9 +17,8 @@ use crate::{
     conversation::Conversation,
     json::scan::JsonKind,
     store::{Account, SessionId, Tenant},
+    wire::parse_bearer,
 };
-
-const BEARER: &[u8] = b"Bearer ";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum ClientIdentity<'a> {
@@ -46,18 +45,10 @@ impl<'a> ClientIdentity<'a> {
         let names = [header::AUTHORIZATION.as_str(), "api-key", "x-api-key"];
         let sent = names.iter().find_map(|name| headers.get(*name));
         sent.map_or(Self::Anonymous, |value| {
-            Self::PassedOn(strip_bearer(value.as_bytes()))
+            // A key is the same credential in any header, with or without `Bearer` before it.
+            let value = value.as_bytes().trim_ascii();
+            Self::PassedOn(parse_bearer(value).unwrap_or(value))
         })
-    }
-}
-
-/// The credential without the word `Bearer` before it in `Authorization`, so that a key is the same credential in any
-/// header.
-fn strip_bearer(value: &[u8]) -> &[u8] {
-    let value = value.trim_ascii();
-    match value.split_at_checked(BEARER.len()) {
-        Some((scheme, key)) if scheme.eq_ignore_ascii_case(BEARER) => key.trim_ascii(),
-        _ => value,
     }
 }
 

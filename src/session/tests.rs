@@ -39,7 +39,7 @@ fn sessions() -> Sessions {
 fn tenant(sessions: &Sessions, name: &str) -> Tenant {
     let client = ClientIdentity::Named(name);
     sessions
-        .tenants()
+        .tenants
         .derive_tenant(client, &HeaderMap::new(), None)
 }
 
@@ -216,7 +216,7 @@ async fn auxiliary_requests_write_nothing() {
 async fn the_api_reads_sessions_of_the_account_only() {
     let sessions = sessions();
     let state = generate(&sessions, &[user("task")], &assistant("1")).await;
-    let tenants = sessions.tenants();
+    let tenants = &sessions.tenants;
     let [account, other] =
         ["a", "b"].map(|name| tenants.derive_account(ClientIdentity::Named(name)));
     let id = state.session;

@@ -51,12 +51,6 @@ impl MemoryStore {
         }
     }
 
-    /// Sessions in memory, including expired ones that no write has removed.
-    #[cfg(test)]
-    fn len(&self) -> usize {
-        self.sessions.lock().records.len()
-    }
-
     /// Bytes in use, counted with every map at its emptiest.
     pub fn held_bytes(&self) -> usize {
         self.sessions.lock().bytes

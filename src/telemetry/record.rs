@@ -39,7 +39,7 @@ pub struct RequestRecord {
     /// The name of the client's key.
     pub client: Option<Arc<str>>,
     model: Option<String>,
-    notes: RequestNotes,
+    pub notes: RequestNotes,
     status: Option<u16>,
     bytes: u64,
     first_byte: Option<Duration>,
@@ -83,10 +83,6 @@ impl RequestRecord {
     /// The trace ends with the record. It must be set before the notes are cloned.
     pub fn set_trace(&mut self, trace: Trace) {
         self.notes.trace = trace;
-    }
-
-    pub const fn notes(&self) -> &RequestNotes {
-        &self.notes
     }
 
     /// Logs at debug level and does not count the request, as for probes of orchestrators.

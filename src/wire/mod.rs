@@ -1,4 +1,4 @@
-//! Transport of bodies, whatever their format: event streams, content codings, bodies in pieces, lists in headers,
+//! Transport of bodies, whatever their format: event streams, content codings, bodies in pieces, lists and keys in headers,
 //! and the model that a request names.
 
 pub mod content_coding;
@@ -29,4 +29,11 @@ pub fn split_header_list<'h>(
     let values = headers.get_all(name).iter();
     let values = values.filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).map(str::trim)
+}
+
+/// The key of a `Bearer` credential.
+pub fn parse_bearer(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, key) = value.split_at_checked(7)?;
+    let is_bearer = scheme.eq_ignore_ascii_case(b"bearer ");
+    is_bearer.then(|| key.trim_ascii())
 }

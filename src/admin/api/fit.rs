@@ -74,7 +74,7 @@ fn parse_format(query: Option<&str>) -> Result<Option<Format>, Failure> {
             return Err(Failure::QueryUnknown { name, known });
         }
         let format = Format::from_name(&value);
-        named = Some(format.ok_or_else(|| Failure::QueryWord {
+        named = Some(format.ok_or_else(|| Failure::UnknownWord {
             name: "format",
             words: FORMATS.map(Format::name).join(" or "),
         })?);

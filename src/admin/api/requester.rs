@@ -7,13 +7,14 @@ use subtle::ConstantTimeEq;
 use crate::{
     error::Failure,
     http::{
-        admission::{self, Client},
+        admission::Client,
         model_access::{allows_provider, allows_target},
         origin::is_local_client,
     },
     provider::Target,
     proxy::App,
     session::{self, Account, ReportReader},
+    wire::parse_bearer,
 };
 
 /// A client, the administrator, or with `admin.local` somebody at this machine.
@@ -41,7 +42,7 @@ impl Requester {
         }
         let client = app.clients.recognise_client(headers)?;
         let named = session::ClientIdentity::from_headers(client.name.as_deref(), headers);
-        let account = app.sessions.tenants().derive_account(named);
+        let account = app.sessions.tenants.derive_account(named);
         // SECURITY: `Host` and `Origin` were checked before, so no web page of another origin is local;
         // nor is a request that a reverse proxy on this machine forwarded.
         let local = app.config.admin.local
@@ -104,7 +105,7 @@ fn is_admin(app: &App, headers: &HeaderMap) -> bool {
     };
     let key = headers
         .get(AUTHORIZATION)
-        .and_then(|value| admission::parse_bearer(value.as_bytes()));
+        .and_then(|value| parse_bearer(value.as_bytes()));
     key.is_some_and(|key| {
         let digest: [u8; 32] = Sha256::digest(key).into();
         digest.ct_eq(expected).into()

@@ -83,7 +83,12 @@ pub(super) async fn parse_switch(
         Some("on") => Some(true),
         Some("off") => Some(false),
         Some("follow") => None,
-        _ => return Err(Failure::SwitchValue),
+        _ => {
+            return Err(Failure::UnknownWord {
+                name: "auto_compact",
+                words: r#""on", "off" or "follow" (the settings)"#.to_owned(),
+            });
+        }
     };
     Ok(SessionCommand::AutoCompact(auto))
 }

@@ -21,7 +21,6 @@ const PRICES: [f64; 3] = [3.0, 0.3, 15.0];
 /// The sums over all answers so far.
 #[derive(Default)]
 pub(super) struct DemoReport {
-    title: &'static str,
     requests: u64,
     refused: u64,
     prompt_tokens: u64,
@@ -66,13 +65,6 @@ impl DemoAnswer {
 }
 
 impl DemoReport {
-    pub(super) fn new(title: &'static str) -> Self {
-        Self {
-            title,
-            ..Self::default()
-        }
-    }
-
     /// The line of one request, and a line for each event of recovery. Numbers that the answer does not have
     /// count as zero. `window` is in tokens.
     pub(super) fn add_step(&mut self, turn: usize, window: u32, answer: &DemoAnswer) -> String {
@@ -141,8 +133,9 @@ impl DemoReport {
     }
 }
 
-/// The sums of three reports beside each other.
-pub(super) fn format_comparison(reports: &[DemoReport]) -> Vec<[String; 4]> {
+/// The sums of three reports beside each other, under their titles.
+pub(super) fn format_comparison(titles: [&str; 3], reports: &[DemoReport]) -> Vec<[String; 4]> {
+    let [one, two, three] = titles;
     let row = |name: &str, cell: &dyn Fn(&DemoReport) -> String| {
         let mut row = [name, "", "", ""].map(str::to_owned);
         for (slot, report) in row[1..].iter_mut().zip(reports) {
@@ -152,7 +145,7 @@ pub(super) fn format_comparison(reports: &[DemoReport]) -> Vec<[String; 4]> {
     };
     let [prompt, cached, answer] = PRICES;
     vec![
-        row("", &|report| report.title.to_owned()),
+        ["", one, two, three].map(str::to_owned),
         row("steps done", &|report| {
             (report.requests - report.refused).to_string()
         }),

@@ -6,7 +6,7 @@ fn jobs() -> (Arc<SummaryJobs>, Arc<Metrics>) {
 }
 
 fn id(number: u8) -> JobId {
-    JobId::from_bytes([number; 8])
+    JobId([number; 8])
 }
 
 /// The request with this key, whose job would have this id.

@@ -70,12 +70,10 @@ pub(crate) struct WrittenSettings {
 /// All problems at once, of the file, of keys, types and values.
 pub fn load_config(flags: &Flags, environment: &Environment) -> Result<LoadedConfig, Problems> {
     let written = WrittenSettings::read_sources(flags, environment)?;
-    let (mut loaded, missing) = written.check_values(environment)?;
-    let missing = missing.into_iter().map(|mut problem| {
+    let mut loaded = written.check_values(environment)?;
+    for problem in &mut loaded.unset_variables {
         problem.message += ", before the proxy starts";
-        problem
-    });
-    loaded.unset_variables = missing.collect();
+    }
     Ok(loaded)
 }
 
@@ -104,31 +102,25 @@ impl WrittenSettings {
 
     /// Fails with all problems at once. A variable that a setting names and that is not set is one.
     pub(crate) fn check(self, environment: &Environment) -> Result<LoadedConfig, Problems> {
-        let (loaded, missing) = self.check_values(environment)?;
-        match missing.is_empty() {
+        let loaded = self.check_values(environment)?;
+        match loaded.unset_variables.is_empty() {
             true => Ok(loaded),
-            false => Err(Problems(missing)),
+            false => Err(Problems(loaded.unset_variables)),
         }
     }
 
-    /// [`Self::check`] that returns the settings whose variables are not set.
-    fn check_values(
-        self,
-        environment: &Environment,
-    ) -> Result<(LoadedConfig, Vec<Problem>), Problems> {
+    /// [`Self::check`] that only lists the settings whose variables are not set.
+    fn check_values(self, environment: &Environment) -> Result<LoadedConfig, Problems> {
         let mut section = Section::new(&self.layers, environment);
         let config = Config::read(&mut section);
         let sections = section.list_known_keys();
-        let (config, missing) = config.check_settings(section)?;
-        let warnings = find_misspelt_variables(environment, &sections, &config.settings);
-        let file = self.file;
-        let loaded = LoadedConfig {
+        let (config, unset_variables) = config.check_settings(section)?;
+        Ok(LoadedConfig {
+            warnings: find_misspelt_variables(environment, &sections, &config.settings),
             config,
-            file,
-            warnings,
-            unset_variables: Vec::new(),
-        };
-        Ok((loaded, missing))
+            file: self.file,
+            unset_variables,
+        })
     }
 
     /// [`Self::read_sources`] without the file system. `file` is the name and the text of the settings file.

@@ -5,11 +5,13 @@
 
 use std::fmt;
 
+use serde::Serialize;
+
 /// Longer names are not compared with known names, so that a hostile file costs no time.
 const MAX_KEY_BYTES: usize = 256;
 
 /// An error in a setting, or a warning about one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
     /// The file, variable or flag that sets it; `None` for a default or a missing key.
     pub origin: Option<String>,

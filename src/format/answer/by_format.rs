@@ -61,13 +61,10 @@ impl Format {
 
     /// Whether an event only keeps the connection open, and may come before an error.
     pub fn is_keepalive(self, message: &SseMessage) -> bool {
-        match self {
-            Self::Chat => false,
-            Self::Messages => messages::answer::is_ping(message),
-            Self::Responses => responses::answer::is_keepalive(message),
-            #[cfg(test)]
-            Self::Toy => false,
-        }
+        by_format!(self,
+            Messages => messages::answer::is_ping(message),
+            Responses => responses::answer::is_keepalive(message);
+            else Chat => false)
     }
 
     /// The `type` of an error of this status.
@@ -93,60 +90,38 @@ impl Format {
 
     /// An error as an event of a stream, of which the client has what was `sent`.
     pub fn error_event(self, error: &ErrorBody, sent: &SentEvents) -> Bytes {
-        match self {
-            Self::Chat => error.to_event(),
-            Self::Messages => messages::answer::error_event(error),
-            Self::Responses => responses::answer::error_event(error, sent),
-            #[cfg(test)]
-            Self::Toy => error.to_event(),
-        }
+        by_format!(self,
+            Messages => messages::answer::error_event(error),
+            Responses => responses::answer::error_event(error, sent);
+            else Chat => error.to_event())
     }
 
     /// The end of an answer from which the proxy removed everything: a body, or the last events of a
     /// stream.
     pub fn empty_answer(self, streamed: bool, model: &str, usage: Option<Usage>) -> Bytes {
-        match self {
-            Self::Chat => chat::write::empty_answer(streamed, model, usage),
-            Self::Messages => messages::answer::empty_answer(streamed, model, usage),
-            Self::Responses => responses::answer::empty_answer(streamed, model, usage),
-            #[cfg(test)]
-            Self::Toy => toy::answer::empty_answer(streamed, model, usage),
-        }
+        in_format!(self, answer::empty_answer(streamed, model, usage))
     }
-}
-
-/// Does the same with the answer of any format.
-macro_rules! with_answer {
-    ($self:expr, $answer:ident => $result:expr) => {
-        match $self {
-            Self::Chat($answer) => $result,
-            Self::Messages($answer) => $result,
-            Self::Responses($answer) => $result,
-            #[cfg(test)]
-            Self::Toy($answer) => $result,
-        }
-    };
 }
 
 impl AnswerEvents for ParsedAnswer {
     fn events(&self) -> &[AnswerEvent] {
-        with_answer!(self, answer => answer.events())
+        with_any!(self, answer => answer.events())
     }
 
     fn is_end(&self) -> bool {
-        with_answer!(self, answer => answer.is_end())
+        with_any!(self, answer => answer.is_end())
     }
 
     fn has_message(&self) -> bool {
-        with_answer!(self, answer => answer.has_message())
+        with_any!(self, answer => answer.has_message())
     }
 
     fn is_usage_only(&self) -> bool {
-        with_answer!(self, answer => answer.is_usage_only())
+        with_any!(self, answer => answer.is_usage_only())
     }
 
     fn note_sent(&self, json: &[u8], sent: &mut SentEvents) {
-        with_answer!(self, answer => answer.note_sent(json, sent))
+        with_any!(self, answer => answer.note_sent(json, sent))
     }
 }
 

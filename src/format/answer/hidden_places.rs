@@ -6,11 +6,11 @@
 
 use crate::{
     conversation::{Block, BlockKind, Conversation, Format, HiddenPlaces},
-    format::{AssistantTurn, answer::continuation::is_block_alone, rules::ReasoningPlace},
+    format::{ModelAnswer, answer::continuation::is_block_alone, rules::ReasoningPlace},
     json::text,
 };
 
-impl AssistantTurn {
+impl ModelAnswer {
     /// The places; `None` if the records of the blocks are enough, if the answer was too long to be kept, and in a format
     /// whose reasoning does not stand among the blocks.
     pub fn find_hidden_places(&self, format: Format) -> Option<HiddenPlaces> {

@@ -183,7 +183,7 @@ impl AnswerFilter {
 
 /// One answer of the provider, as the model gave it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct AssistantTurn {
+pub struct ModelAnswer {
     /// The first choice's message as a JSON object for a request: with reasoning and signatures, without members that
     /// are `null`, empty, or only in answers (`annotations`, `audio`).
     ///

@@ -24,7 +24,8 @@ pub(in crate::format) struct VisibleText {
     is_apart: bool,
     /// The answer is not the first one, and has no text yet.
     is_new_answer: bool,
-    preceding: PrecedingText,
+    /// The text before that of the last answer.
+    pub(in crate::format) preceding: PrecedingText,
 }
 
 impl VisibleText {
@@ -64,11 +65,6 @@ impl VisibleText {
     pub(in crate::format) fn begin_answer(&mut self, summarizer: &ResponseSummarizer) {
         self.preceding = self.text_so_far(summarizer);
         self.is_new_answer = true;
-    }
-
-    /// The text before that of the last answer.
-    pub(in crate::format) const fn preceding_text(&self) -> PrecedingText {
-        self.preceding
     }
 
     /// Characters of the last answer's text so far.
@@ -117,22 +113,22 @@ mod tests {
             };
         push(&mut visible, &mut summarizer, r"a\ud83d");
         push(&mut visible, &mut summarizer, r"\ude00");
-        assert_eq!(visible.preceding_text(), PrecedingText::default());
+        assert_eq!(visible.preceding, PrecedingText::default());
         visible.begin_answer(&summarizer);
         visible.begin_answer(&summarizer);
         let before = |chars, text: &str| PrecedingText {
             chars,
             digest: digest_text(text.as_bytes()),
         };
-        assert_eq!(visible.preceding_text(), before(2, "a😀"));
+        assert_eq!(visible.preceding, before(2, "a😀"));
         push(&mut visible, &mut summarizer, "");
         assert_eq!(
             push(&mut visible, &mut summarizer, "b "),
             r"a\ud83d\ude00\n\nb "
         );
-        assert_eq!(visible.preceding_text(), before(4, r"a😀\n\n"));
+        assert_eq!(visible.preceding, before(4, r"a😀\n\n"));
         visible.begin_answer(&summarizer);
         assert!(push(&mut visible, &mut summarizer, "c").ends_with("b c"));
-        assert_eq!(visible.preceding_text(), before(6, r"a😀\n\nb "));
+        assert_eq!(visible.preceding, before(6, r"a😀\n\nb "));
     }
 }

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     conversation::edit::Edits,
     format::{
-        AnswerEvent, ResponseSummarizer, UsageReport,
+        AnswerEvent, UsageReport,
         answer::{AnswerEvents, MAX_MESSAGE_BYTES},
     },
     json::scan::{JsonString, Span},
@@ -81,7 +81,6 @@ pub trait BlockAnswer: AnswerEvents + Sized {
         current: &BlockState<Self>,
         closing: bool,
         edits: &mut Edits,
-        summarizer: &mut ResponseSummarizer,
     ) -> bool;
 
     /// Adds to the counts of a report.
@@ -100,17 +99,17 @@ pub trait BlockAnswer: AnswerEvents + Sized {
     fn edit_reports(
         &self,
         json: &[u8],
-        joined: &JoinedResponse<Self>,
+        joined: &mut JoinedResponse<Self>,
         current: &BlockState<Self>,
         edits: &mut Edits,
-        summarizer: &mut ResponseSummarizer,
     ) {
         for part in self.events() {
             match part {
                 AnswerEvent::Text(_) => {}
                 AnswerEvent::Usage(report) => {
                     self.edit_usage(json, report, joined, edits);
-                    summarizer.add_usage(report.usage.map(|usage| joined.add_completions(usage)));
+                    let usage = report.usage.map(|usage| joined.add_completions(usage));
+                    joined.summarizer.add_usage(usage);
                 }
                 part => {
                     if let (AnswerEvent::Finish(finish), Some(reason)) = (part, Self::END_REASON)
@@ -118,7 +117,8 @@ pub trait BlockAnswer: AnswerEvents + Sized {
                     {
                         edits.replace(finish.reason.span, reason);
                     }
-                    summarizer.add_events(json, std::slice::from_ref(part));
+                    let events = std::slice::from_ref(part);
+                    joined.summarizer.add_events(json, events);
                 }
             }
         }
@@ -133,12 +133,8 @@ pub trait BlockAnswer: AnswerEvents + Sized {
     }
 
     /// Takes the next answer in one piece; `None` if it cannot be read.
-    fn take_whole(
-        rewriter: &mut FormatRewriter<Self>,
-        json: &Bytes,
-        summarizer: &mut ResponseSummarizer,
-    ) -> Option<RewrittenAnswer> {
-        rewriter.take_blocks(json, summarizer)
+    fn take_whole(rewriter: &mut FormatRewriter<Self>, json: &Bytes) -> Option<RewrittenAnswer> {
+        rewriter.take_blocks(json)
     }
 }
 

@@ -32,6 +32,8 @@ pub struct JoinedResponse<A: BlockAnswer> {
     /// The index behind that of the newest block that the client has.
     pub(super) next_index: u64,
     pub(in crate::format) sent: A::Sent,
+    /// Sums up what the client gets.
+    pub(in crate::format) summarizer: ResponseSummarizer,
 }
 
 impl<A: BlockAnswer> JoinedResponse<A> {
@@ -47,34 +49,30 @@ impl<A: BlockAnswer> JoinedResponse<A> {
             earlier_content: Vec::new(),
             next_index: 0,
             sent: A::Sent::default(),
+            summarizer: ResponseSummarizer::default(),
         }
     }
 
     /// Begins the next answer. `usage` is that of the answer before.
-    pub(super) fn begin_answer(
-        &mut self,
-        usage: Option<Usage>,
-        summarizer: &mut ResponseSummarizer,
-    ) {
+    pub(super) fn begin_answer(&mut self, usage: Option<Usage>) {
         let tokens = usage.and_then(|usage| usage.completion_tokens);
         let sum = self.earlier_completion_tokens;
         self.earlier_completion_tokens = sum.saturating_add(tokens.unwrap_or(0));
         self.continued = true;
-        self.visible.begin_answer(summarizer);
-        summarizer.begin_answer();
+        self.visible.begin_answer(&self.summarizer);
+        self.summarizer.begin_answer();
     }
 
     /// Reports the texts of an event to the summarizer; each with what the client gets of it.
     pub(in crate::format) fn take_texts<'a>(
         &mut self,
         event: &'a ParsedEvent<A>,
-        summarizer: &mut ResponseSummarizer,
     ) -> impl Iterator<Item = (JsonString, Cow<'a, [u8]>)> {
         let texts = event.answer.iter_texts().enumerate();
         texts.map(|(at, text)| {
             let visible = event.tracked.visible.get(at).and_then(Option::as_deref);
             let visible = visible.unwrap_or_else(|| text.raw_bytes(&event.message.data));
-            let visible = self.visible.push_text(visible.into(), summarizer);
+            let visible = self.visible.push_text(visible.into(), &mut self.summarizer);
             if A::IS_LIST || self.earlier_content.is_empty() {
                 return (text, visible);
             }
@@ -90,10 +88,9 @@ impl<A: BlockAnswer> JoinedResponse<A> {
         &mut self,
         event: &ParsedEvent<A>,
         edits: &mut Edits,
-        summarizer: &mut ResponseSummarizer,
     ) -> bool {
         let (mut had_text, mut has_text) = (false, false);
-        for (text, visible) in self.take_texts(event, summarizer) {
+        for (text, visible) in self.take_texts(event) {
             let raw = &event.message.data[text.span.range()];
             had_text |= !raw.is_empty();
             has_text |= !visible.is_empty();

@@ -24,7 +24,7 @@ pub(super) use self::{
 #[cfg(test)]
 use super::tests::toy::answer::ToyAnswer;
 use super::{
-    AnswerFilter, AssistantTurn, ParsedAnswer, PrecedingText, ResponseSummarizer, SentEvents,
+    AnswerFilter, ModelAnswer, ParsedAnswer, PrecedingText, ResponseSummarizer, SentEvents,
     chat::answer::ChatAnswer, messages::answer::MessagesAnswer, responses::answer::ResponsesAnswer,
 };
 use crate::{conversation::Format, wire::sse::SseMessage};
@@ -44,9 +44,9 @@ pub enum EventAction {
 /// What became of a whole answer.
 pub enum RewrittenAnswer {
     /// It was for the proxy only.
-    ForProxy(AssistantTurn),
+    ForProxy(ModelAnswer),
     /// The answer as the client gets it, and what the model gave.
-    ForClient { json: Bytes, turn: AssistantTurn },
+    ForClient { json: Bytes, said: ModelAnswer },
 }
 
 /// An event of a stream with what was read of it.
@@ -66,19 +66,6 @@ pub enum AnswerRewriter {
     Toy(FormatRewriter<ToyAnswer>),
 }
 
-/// Does the same with the rewriter of any format.
-macro_rules! with_rewriter {
-    ($self:expr, $rewriter:ident => $result:expr) => {
-        match $self {
-            Self::Chat($rewriter) => $result,
-            Self::Messages($rewriter) => $result,
-            Self::Responses($rewriter) => $result,
-            #[cfg(test)]
-            Self::Toy($rewriter) => $result,
-        }
-    };
-}
-
 impl AnswerRewriter {
     /// `left_out`: tokens left out of the request, which are added to the prompt tokens of its answer.
     pub fn new(format: Format, filter: AnswerFilter, left_out: Option<u32>) -> Self {
@@ -93,16 +80,16 @@ impl AnswerRewriter {
 
     /// Whether the current answer was for the proxy only: what follows of it is read and dropped.
     pub const fn is_for_proxy(&self) -> bool {
-        with_rewriter!(self, rewriter => rewriter.for_proxy)
+        with_any!(self, rewriter => rewriter.for_proxy)
     }
 
     /// The current answer as the model gave it.
-    pub fn to_assistant_turn(&self) -> AssistantTurn {
-        with_rewriter!(self, rewriter => rewriter.to_assistant_turn())
+    pub fn to_model_answer(&self) -> ModelAnswer {
+        with_any!(self, rewriter => rewriter.to_model_answer())
     }
 
     pub const fn preceding_text(&self) -> PrecedingText {
-        with_rewriter!(self, rewriter => rewriter.joined.visible.preceding_text())
+        with_any!(self, rewriter => rewriter.joined.visible.preceding)
     }
 
     /// What the client has of the response, where its events are numbered.
@@ -115,28 +102,28 @@ impl AnswerRewriter {
         }
     }
 
+    /// Sums up what the client gets.
+    pub const fn summarizer(&mut self) -> &mut ResponseSummarizer {
+        with_any!(self, rewriter => &mut rewriter.joined.summarizer)
+    }
+
     /// Begins another answer; returns the one before.
-    pub fn begin_answer(&mut self, summarizer: &mut ResponseSummarizer) -> AssistantTurn {
-        with_rewriter!(self, rewriter => rewriter.begin_answer(summarizer))
+    pub fn begin_answer(&mut self) -> ModelAnswer {
+        with_any!(self, rewriter => rewriter.begin_answer())
     }
 
     /// Sets the model's name for the client, in quotes, where the provider was sent another one.
     pub fn set_asked_model(&mut self, asked: Option<Bytes>) {
-        with_rewriter!(self, rewriter => rewriter.joined.asked_model = asked)
+        with_any!(self, rewriter => rewriter.joined.asked_model = asked)
     }
 
     /// Sets the tokens left out of the request of the next answer.
     pub fn set_left_out(&mut self, left_out: Option<u32>) {
-        with_rewriter!(self, rewriter => rewriter.joined.left_out = left_out.unwrap_or(0))
+        with_any!(self, rewriter => rewriter.joined.left_out = left_out.unwrap_or(0))
     }
 
     /// Takes the next event. Held events that are now decided go to `ready`, to be sent before it.
-    pub fn take_event(
-        &mut self,
-        event: StreamEvent,
-        ready: &mut VecDeque<Bytes>,
-        summarizer: &mut ResponseSummarizer,
-    ) -> EventAction {
+    pub fn take_event(&mut self, event: StreamEvent, ready: &mut VecDeque<Bytes>) -> EventAction {
         let StreamEvent {
             raw,
             message,
@@ -144,17 +131,17 @@ impl AnswerRewriter {
         } = event;
         match (self, answer) {
             (Self::Chat(rewriter), ParsedAnswer::Chat(answer)) => {
-                rewriter.take_event(ParsedEvent::new(raw, message, answer), ready, summarizer)
+                rewriter.take_event(ParsedEvent::new(raw, message, answer), ready)
             }
             (Self::Messages(rewriter), ParsedAnswer::Messages(answer)) => {
-                rewriter.take_event(ParsedEvent::new(raw, message, answer), ready, summarizer)
+                rewriter.take_event(ParsedEvent::new(raw, message, answer), ready)
             }
             (Self::Responses(rewriter), ParsedAnswer::Responses(answer)) => {
-                rewriter.take_event(ParsedEvent::new(raw, message, answer), ready, summarizer)
+                rewriter.take_event(ParsedEvent::new(raw, message, answer), ready)
             }
             #[cfg(test)]
             (Self::Toy(rewriter), ParsedAnswer::Toy(answer)) => {
-                rewriter.take_event(ParsedEvent::new(raw, message, answer), ready, summarizer)
+                rewriter.take_event(ParsedEvent::new(raw, message, answer), ready)
             }
             // Never: reader and rewriter have one format.
             (_, ParsedAnswer::Chat(_) | ParsedAnswer::Messages(_) | ParsedAnswer::Responses(_)) => {
@@ -166,21 +153,13 @@ impl AnswerRewriter {
     }
 
     /// Decides what is undecided, since nothing more comes, and releases all held events.
-    pub fn settle_answer(
-        &mut self,
-        ready: &mut VecDeque<Bytes>,
-        summarizer: &mut ResponseSummarizer,
-    ) {
-        with_rewriter!(self, rewriter => rewriter.settle_answer(ready, summarizer))
+    pub fn settle_answer(&mut self, ready: &mut VecDeque<Bytes>) {
+        with_any!(self, rewriter => rewriter.settle_answer(ready))
     }
 
     /// Takes the next answer in one piece; `None` if it cannot be read.
-    pub fn take_whole(
-        &mut self,
-        json: &Bytes,
-        summarizer: &mut ResponseSummarizer,
-    ) -> Option<RewrittenAnswer> {
-        with_rewriter!(self, rewriter => BlockAnswer::take_whole(rewriter, json, summarizer))
+    pub fn take_whole(&mut self, json: &Bytes) -> Option<RewrittenAnswer> {
+        with_any!(self, rewriter => BlockAnswer::take_whole(rewriter, json))
     }
 }
 

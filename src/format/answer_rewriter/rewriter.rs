@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     conversation::edit::Edits,
-    format::{AnswerFilter, AssistantTurn, ResponseSummarizer},
+    format::{AnswerFilter, ModelAnswer},
     wire::sse::SseMessage,
 };
 
@@ -63,7 +63,7 @@ impl<A: BlockAnswer> FormatRewriter<A> {
         }
     }
 
-    pub(in crate::format) fn to_assistant_turn(&self) -> AssistantTurn {
+    pub(in crate::format) fn to_model_answer(&self) -> ModelAnswer {
         let (proxy_calls, client_calls) = self.current.blocks.count_calls();
         let mut package = self.current.build_block(proxy_calls + client_calls > 0);
         if let Some(package) = &mut package {
@@ -75,7 +75,7 @@ impl<A: BlockAnswer> FormatRewriter<A> {
             true => self.current.assemble(),
             false => Default::default(),
         };
-        AssistantTurn {
+        ModelAnswer {
             message: message.into(),
             proxy_calls,
             client_calls,
@@ -84,15 +84,12 @@ impl<A: BlockAnswer> FormatRewriter<A> {
         }
     }
 
-    pub(in crate::format) fn begin_answer(
-        &mut self,
-        summarizer: &mut ResponseSummarizer,
-    ) -> AssistantTurn {
-        let turn = self.to_assistant_turn();
-        self.joined.begin_answer(turn.usage, summarizer);
+    pub(in crate::format) fn begin_answer(&mut self) -> ModelAnswer {
+        let said = self.to_model_answer();
+        self.joined.begin_answer(said.usage);
         self.current = BlockState::new(self.filter, self.joined.next_index);
         self.for_proxy = false;
-        turn
+        said
     }
 
     /// Takes the next event. Held events that are now decided go to `ready`, to be sent before it.
@@ -100,7 +97,6 @@ impl<A: BlockAnswer> FormatRewriter<A> {
         &mut self,
         mut event: ParsedEvent<A>,
         ready: &mut VecDeque<Bytes>,
-        summarizer: &mut ResponseSummarizer,
     ) -> EventAction {
         if self.for_proxy {
             self.current.take_reports(&event.answer);
@@ -110,7 +106,7 @@ impl<A: BlockAnswer> FormatRewriter<A> {
         let is_last = event.answer.is_last();
         let is_finish = event.answer.find_finish().is_some();
         if is_last || is_finish || (A::IS_LIST && event.answer.has_error()) {
-            self.settle_answer(ready, summarizer);
+            self.settle_answer(ready);
             // Some providers give no reason why an answer ended.
             let is_over = is_finish || (is_last && self.current.finish.is_none());
             self.for_proxy = is_over && self.current.is_for_proxy();
@@ -122,37 +118,33 @@ impl<A: BlockAnswer> FormatRewriter<A> {
         let is_next =
             self.held.is_empty() || A::may_overtake(&event, &self.held, &self.current.blocks);
         if is_next && self.current.decide_event(&mut event) && self.current.is_decided(&event) {
-            return self.rewrite_event(&event, summarizer);
+            return self.rewrite_event(&event);
         }
         self.held.push_back(event);
-        self.release_held(ready, summarizer);
+        self.release_held(ready);
         let held: usize = self.held.iter().map(|held| held.raw.len()).sum();
         if held > MAX_HELD {
             self.current.blocks.keep_texts();
-            self.settle_answer(ready, summarizer);
+            self.settle_answer(ready);
         }
         EventAction::Hold
     }
 
     /// Decides what is undecided, since nothing more comes, and releases all held events.
-    pub(super) fn settle_answer(
-        &mut self,
-        ready: &mut VecDeque<Bytes>,
-        summarizer: &mut ResponseSummarizer,
-    ) {
+    pub(super) fn settle_answer(&mut self, ready: &mut VecDeque<Bytes>) {
         self.current.settle(&mut self.held);
-        self.release_held(ready, summarizer);
+        self.release_held(ready);
     }
 
     /// Releases held events up to the first that is undecided.
-    fn release_held(&mut self, ready: &mut VecDeque<Bytes>, summarizer: &mut ResponseSummarizer) {
+    fn release_held(&mut self, ready: &mut VecDeque<Bytes>) {
         self.current.decide_held(&mut self.held);
         while let Some(held) = self.held.pop_front() {
             if !self.current.is_decided(&held) {
                 self.held.push_front(held);
                 return;
             }
-            match self.rewrite_event(&held, summarizer) {
+            match self.rewrite_event(&held) {
                 EventAction::Pass => ready.push_back(held.raw),
                 EventAction::Replace(bytes) => ready.push_back(bytes),
                 EventAction::Drop | EventAction::Hold => {}
@@ -161,22 +153,11 @@ impl<A: BlockAnswer> FormatRewriter<A> {
     }
 
     /// Removes from an event what is not for the client.
-    fn rewrite_event(
-        &mut self,
-        event: &ParsedEvent<A>,
-        summarizer: &mut ResponseSummarizer,
-    ) -> EventAction {
+    fn rewrite_event(&mut self, event: &ParsedEvent<A>) -> EventAction {
         let (current, joined) = (&self.current, &mut self.joined);
         let mut edits = Edits::default();
         if current.is_removed(event)
-            || !A::edit_event(
-                joined,
-                event,
-                current,
-                self.for_proxy,
-                &mut edits,
-                summarizer,
-            )
+            || !A::edit_event(joined, event, current, self.for_proxy, &mut edits)
         {
             return EventAction::Drop;
         }

@@ -6,7 +6,7 @@ use super::{
     BlockAnswer, BlockAssembler, FormatRewriter, JoinedResponse, RewrittenAnswer, WholeBlock,
     block_tracker::BlockFate,
 };
-use crate::{conversation::edit::Edits, format::ResponseSummarizer, json::scan::Span};
+use crate::{conversation::edit::Edits, json::scan::Span};
 
 /// The spans of texts, and what the client gets in their places.
 pub(super) type CutTexts = Vec<(Span, Vec<u8>)>;
@@ -21,25 +21,19 @@ pub(in crate::format) struct CutBlock {
 
 impl<A: BlockAnswer> FormatRewriter<A> {
     /// Takes the next answer in one piece, a list of blocks; `None` if it cannot be read.
-    pub(super) fn take_blocks(
-        &mut self,
-        json: &Bytes,
-        summarizer: &mut ResponseSummarizer,
-    ) -> Option<RewrittenAnswer> {
+    pub(super) fn take_blocks(&mut self, json: &Bytes) -> Option<RewrittenAnswer> {
         let answer = A::read_whole(json)?;
         self.current.take_reports(&answer);
         self.current.assembler.take_answer(&answer);
         let (list, blocks) = answer.whole_blocks(json).unzip();
         let blocks = blocks.unwrap_or_default();
-        let blocks: Vec<_> = blocks
-            .iter()
-            .map(|block| self.cut_block(json, block, summarizer))
-            .collect();
+        let blocks = blocks.iter().map(|block| self.cut_block(json, block));
+        let blocks: Vec<_> = blocks.collect();
         let id = answer.id().map(|id| json.slice(id.span.range()));
         if self.current.is_for_proxy() {
             self.joined.keep_blocks(json, &blocks);
             self.joined.first_id = self.joined.first_id.take().or(id);
-            return Some(RewrittenAnswer::ForProxy(self.begin_answer(summarizer)));
+            return Some(RewrittenAnswer::ForProxy(self.begin_answer()));
         }
         let mut edits = Edits::default();
         if let (Some(text), Some(first)) = (answer.id(), &self.joined.first_id) {
@@ -49,26 +43,23 @@ impl<A: BlockAnswer> FormatRewriter<A> {
             self.joined.edit_blocks(list, &blocks, &mut edits);
         }
         self.joined.edit_model(json, &answer, &mut edits);
-        answer.edit_reports(json, &self.joined, &self.current, &mut edits, summarizer);
+        answer.edit_reports(json, &mut self.joined, &self.current, &mut edits);
         Some(RewrittenAnswer::ForClient {
             json: edits.apply(json).to_bytes(),
-            turn: self.to_assistant_turn(),
+            said: self.to_model_answer(),
         })
     }
 
     /// Finds what the client gets of a block.
-    fn cut_block(
-        &mut self,
-        json: &[u8],
-        block: &WholeBlock<'_>,
-        summarizer: &mut ResponseSummarizer,
-    ) -> CutBlock {
+    fn cut_block(&mut self, json: &[u8], block: &WholeBlock<'_>) -> CutBlock {
         let (slot, texts) = self.current.take_whole_block(json, block);
         let is_removed = self.current.blocks.fate(slot) == BlockFate::Removed;
         for text in block.texts.iter().filter(|_| !is_removed) {
             let cut = texts.iter().find(|(span, _)| *span == text.span);
             let visible = cut.map_or(text.raw_bytes(json), |(_, visible)| visible);
-            self.joined.visible.push_text(visible.into(), summarizer);
+            let joined = &mut self.joined;
+            let summarizer = &mut joined.summarizer;
+            joined.visible.push_text(visible.into(), summarizer);
         }
         CutBlock {
             span: block.span,

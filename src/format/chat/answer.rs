@@ -15,6 +15,7 @@ pub use self::{
     event_hold::may_need_whole_event,
     read::{read_answer, read_event},
 };
+pub(in crate::format) use super::write::empty_answer;
 use crate::{
     format::{AnswerEvent, AnswerEvents, CallFragment, values::ObjectSpans},
     json::scan::JsonString,

@@ -22,8 +22,8 @@ use crate::{
         index::{
             describe::describe_item,
             indexing::{
-                self, IndexFailure, ReadContent, Role, SeenKeys, add_annotations, check_item_count,
-                check_plain_key, read_content,
+                self, IndexFailure, ReadContent, Role, SingleKeys, add_annotations,
+                check_item_count, check_plain_key, read_content,
             },
         },
         values::{skip_value, take_raw_text, take_text},
@@ -32,15 +32,18 @@ use crate::{
 };
 
 /// The keys of a message, and of a part, that may stand in it only once.
-const MESSAGE_KEYS: &[&str] = &[
-    "role",
-    "content",
-    "tool_calls",
-    "function_call",
-    "tool_call_id",
-    "name",
-];
-const PART_KEYS: &[&str] = &["type", "text", "image_url"];
+const MESSAGE_KEYS: SingleKeys = SingleKeys(
+    &[
+        "role",
+        "content",
+        "tool_calls",
+        "function_call",
+        "tool_call_id",
+        "name",
+    ],
+    IndexFailure::Twice,
+);
+const PART_KEYS: SingleKeys = SingleKeys(&["type", "text", "image_url"], IndexFailure::TwiceInPart);
 
 /// Indexes a request body.
 pub fn index_body(body: Bytes) -> Result<Conversation, IndexError> {
@@ -99,14 +102,12 @@ impl<'a> ChatIndexer<'a> {
     }
 
     fn read_message(&mut self, scan: &mut JsonScanner<'a>) -> Result<Item, IndexFailure> {
-        let mut seen = SeenKeys::new(MESSAGE_KEYS, IndexFailure::Twice);
         let mut role = Role::UNKNOWN;
         let first_call = self.found.calls.len() as u32;
         let first_annotation = self.found.annotations.len();
         let (mut annotated, mut reasons) = (false, false);
         let mut message = Item::default();
-        message.span = scan.walk_object(|scan, key| {
-            let key = seen.check_key(self.body, key)?;
+        message.span = MESSAGE_KEYS.walk_object(self.body, scan, |scan, key| {
             match key {
                 b"role" => role = self.read_role(scan)?,
                 b"content" => message.content = self.read_content(scan)?,
@@ -120,7 +121,7 @@ impl<'a> ChatIndexer<'a> {
                     skip_value(scan)?;
                 }
             }
-            Ok::<_, IndexFailure>(())
+            Ok(())
         })?;
         if reasons || self.signs_call {
             self.signs_call = false;
@@ -176,11 +177,9 @@ impl<'a> ChatIndexer<'a> {
     }
 
     fn read_part(&mut self, scan: &mut JsonScanner<'a>) -> Result<Block, IndexFailure> {
-        let mut seen = SeenKeys::new(PART_KEYS, IndexFailure::TwiceInPart);
         let (mut kind, mut text, mut image) = (None, None, None);
         let (mut marked, mut annotated) = (false, false);
-        let span = scan.walk_object(|scan, key| {
-            let key = seen.check_key(self.body, key)?;
+        let span = PART_KEYS.walk_object(self.body, scan, |scan, key| {
             match key {
                 b"type" => kind = take_text(scan)?,
                 b"text" => text = take_text(scan)?,
@@ -193,7 +192,7 @@ impl<'a> ChatIndexer<'a> {
                     skip_value(scan)?;
                 }
             }
-            Ok::<_, IndexFailure>(())
+            Ok(())
         })?;
         if annotated {
             let (message, part) = (self.found.items.len(), self.found.blocks.len());

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::summary::usual_cap;
 use crate::{
     conversation::{Author, Format},
-    format::{AssistantTurn, ProxyToolCall, answer::usage::Usage, text_request::TextRequest},
+    format::{ModelAnswer, ProxyToolCall, answer::usage::Usage, text_request::TextRequest},
 };
 
 pub(in crate::format) fn wrap_items(messages: &[&str]) -> String {
@@ -31,18 +31,15 @@ pub(in crate::format) fn calls_item(calls: &[&str]) -> String {
 }
 
 /// An answer without anything but its calls or its continuation block.
-pub(in crate::format) fn reduce_answer(
-    turn: &AssistantTurn,
-    max_argument_bytes: usize,
-) -> Box<str> {
-    let calls = &turn.proxy_calls;
+pub(in crate::format) fn reduce_answer(said: &ModelAnswer, max_argument_bytes: usize) -> Box<str> {
+    let calls = &said.proxy_calls;
     let is_legacy = calls.first().is_some_and(|call| call.legacy);
     let calls = calls
         .iter()
         .map(|it| Format::Chat.write_call(it, max_argument_bytes));
     let calls: Vec<_> = calls.collect();
     let calls: Vec<&str> = calls.iter().map(|call| &**call).collect();
-    match (&calls[..], &turn.package) {
+    match (&calls[..], &said.package) {
         ([call], _) if is_legacy => {
             format!(r#"{{"role":"assistant","content":null,"function_call":{call}}}"#)
         }

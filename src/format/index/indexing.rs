@@ -138,44 +138,34 @@ pub(in crate::format) const fn check_plain_key(key: JsonString) -> Result<(), In
     }
 }
 
-/// Checks the keys of one object as they are read.
-pub(in crate::format) struct SeenKeys {
-    /// Those that may stand in it only once; at most 16.
-    keys: &'static [&'static str],
-    /// The error for a key that stands twice.
-    failure: fn(&'static str) -> IndexFailure,
-    /// A bit for each of the keys that was read.
-    seen: u16,
-}
+/// The keys that may stand in an object only once, at most 16, and the error of one that stands twice.
+pub(in crate::format) struct SingleKeys(
+    pub(in crate::format) &'static [&'static str],
+    pub(in crate::format) fn(&'static str) -> IndexFailure,
+);
 
-impl SeenKeys {
-    pub(in crate::format) const fn new(
-        keys: &'static [&'static str],
-        failure: fn(&'static str) -> IndexFailure,
-    ) -> Self {
-        let seen = 0;
-        Self {
-            keys,
-            failure,
-            seen,
-        }
-    }
-
-    /// The key as spelled. Fails if it has escapes, or stands twice and may not.
-    pub(in crate::format) fn check_key<'a>(
-        &mut self,
+impl SingleKeys {
+    /// Walks an object. `read` takes the value of each key, which it is given as spelled. Fails at a key with escapes, too.
+    pub(in crate::format) fn walk_object<'a>(
+        &self,
         body: &'a [u8],
-        key: JsonString,
-    ) -> Result<&'a [u8], IndexFailure> {
-        check_plain_key(key)?;
-        let key = key.raw_bytes(body);
-        if let Some(at) = self.keys.iter().position(|name| name.as_bytes() == key) {
-            if self.seen & (1 << at) != 0 {
-                return Err((self.failure)(self.keys[at]));
+        scan: &mut JsonScanner<'a>,
+        mut read: impl FnMut(&mut JsonScanner<'a>, &'a [u8]) -> Result<(), IndexFailure>,
+    ) -> Result<Span, IndexFailure> {
+        let Self(keys, twice) = self;
+        // A bit for each of them that was read.
+        let mut seen: u16 = 0;
+        scan.walk_object(|scan, key| {
+            check_plain_key(key)?;
+            let key = key.raw_bytes(body);
+            if let Some(at) = keys.iter().position(|name| name.as_bytes() == key) {
+                if seen & (1 << at) != 0 {
+                    return Err(twice(keys[at]));
+                }
+                seen |= 1 << at;
             }
-            self.seen |= 1 << at;
-        }
-        Ok(key)
+            read(scan, key)
+        })
     }
 }
 

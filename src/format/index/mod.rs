@@ -22,12 +22,9 @@ impl Format {
 
     /// A body with messages in the place of the proxy's own compaction entries; `None` where it has none.
     pub fn unfold_compactions(self, body: &Bytes) -> Option<Bytes> {
-        match self {
-            Self::Responses => responses::index::unfold_body(body),
-            Self::Chat | Self::Messages => None,
-            #[cfg(test)]
-            Self::Toy => None,
-        }
+        by_format!(self,
+            Responses => responses::index::unfold_body(body);
+            else Chat | Messages => None)
     }
 
     /// Indexes items; `None` if one of them is not exactly one item.

@@ -6,7 +6,7 @@ use crate::{
     },
     format::{
         index::indexing::{
-            IndexFailure, ReadContent, SeenKeys, check_item_count, check_plain_key, read_content,
+            IndexFailure, ReadContent, SingleKeys, check_item_count, check_plain_key, read_content,
         },
         values::{skip_value, take_caller, take_raw_text, take_text},
     },
@@ -14,17 +14,20 @@ use crate::{
 };
 
 /// The keys of a block that may stand in it only once.
-const BLOCK_KEYS: &[&str] = &[
-    "type",
-    "text",
-    "thinking",
-    "source",
-    "content",
-    "tool_use_id",
-    "id",
-    "name",
-    "input",
-];
+const BLOCK_KEYS: SingleKeys = SingleKeys(
+    &[
+        "type",
+        "text",
+        "thinking",
+        "source",
+        "content",
+        "tool_use_id",
+        "id",
+        "name",
+        "input",
+    ],
+    IndexFailure::TwiceInPart,
+);
 
 /// The content of a message or of a tool result.
 pub(super) type BlocksContent<'a> = ReadContent<ReadBlock<'a>>;
@@ -172,10 +175,8 @@ impl<'a> ContentBlockReader<'a, '_> {
     }
 
     fn read_block(&mut self, scan: &mut JsonScanner<'a>) -> Result<ReadBlock<'a>, IndexFailure> {
-        let mut seen = SeenKeys::new(BLOCK_KEYS, IndexFailure::TwiceInPart);
         let mut read = ReadBlock::default();
-        read.span = scan.walk_object(|scan, key| {
-            let key = seen.check_key(self.body, key)?;
+        read.span = BLOCK_KEYS.walk_object(self.body, scan, |scan, key| {
             match key {
                 b"type" => read.kind = take_raw_text(self.body, scan)?,
                 b"text" => read.text = take_text(scan)?,
@@ -193,7 +194,7 @@ impl<'a> ContentBlockReader<'a, '_> {
                     skip_value(scan)?;
                 }
             }
-            Ok::<_, IndexFailure>(())
+            Ok(())
         })?;
         if let Some(start) = read.list.take_if(|_| read.kind == b"tool_result") {
             self.read_result_content(&mut JsonScanner::new(self.body, start), &mut read)?;

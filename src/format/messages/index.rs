@@ -22,7 +22,8 @@ use crate::{
         index::{
             describe::describe_item,
             indexing::{
-                self, IndexFailure, ReadContent, Role, SeenKeys, add_annotations, check_item_count,
+                self, IndexFailure, ReadContent, Role, SingleKeys, add_annotations,
+                check_item_count,
             },
         },
         values::{skip_value, take_raw_text},
@@ -34,7 +35,7 @@ use crate::{
 type EntryItems = SmallVec<[Item; 2]>;
 
 /// The keys of a message that may stand in it only once.
-const MESSAGE_KEYS: &[&str] = &["role", "content"];
+const MESSAGE_KEYS: SingleKeys = SingleKeys(&["role", "content"], IndexFailure::Twice);
 
 /// Indexes a request body.
 pub fn index_body(body: Bytes) -> Result<Conversation, IndexError> {
@@ -126,11 +127,9 @@ impl<'a> MessagesIndexer<'a> {
         if scan.peek() != Some(b'{') {
             return Err(IndexFailure::Shape("a message that is not an object"));
         }
-        let mut seen = SeenKeys::new(MESSAGE_KEYS, IndexFailure::Twice);
         let (mut role, mut annotated) = (Role::UNKNOWN, false);
         let mut content = ReadContent::Plain(Content::Absent);
-        let span = scan.walk_object(|scan, key| {
-            let key = seen.check_key(self.body, key)?;
+        let span = MESSAGE_KEYS.walk_object(self.body, scan, |scan, key| {
             match key {
                 b"role" => role = self.read_role(scan)?,
                 b"content" => content = self.read_content(scan)?,
@@ -139,7 +138,7 @@ impl<'a> MessagesIndexer<'a> {
                     skip_value(scan)?;
                 }
             }
-            Ok::<_, IndexFailure>(())
+            Ok(())
         })?;
         let (first, first_annotation) = (self.found.items.len(), self.found.annotations.len());
         let has_result = |blocks: &[ReadBlock<'_>]| blocks.iter().any(ReadBlock::is_result);

@@ -30,12 +30,7 @@ impl Conversation {
     /// The request as it is sent, `body`, with cache markers; `None` where the format has none, the client's request
     /// names one or is auxiliary, or no place takes one. Changes nothing else of the body.
     pub fn add_cache_markers(&self, body: &Rope) -> Option<Rope> {
-        let has_markers = match self.format {
-            Format::Messages => true,
-            Format::Chat | Format::Responses => false,
-            #[cfg(test)]
-            Format::Toy => false,
-        };
+        let has_markers = by_format!(self.format, Messages => true; else Chat | Responses => false);
         if !has_markers || self.is_auxiliary() || markers::names_marker(self) {
             return None;
         }

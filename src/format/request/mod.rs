@@ -55,12 +55,9 @@ impl Conversation {
 
     /// The id that the client's own metadata give the thread: Codex' `client_metadata`.
     pub fn client_thread(&self) -> Option<String> {
-        match self.format {
-            Format::Responses => responses::request::find_thread(self),
-            Format::Chat | Format::Messages => None,
-            #[cfg(test)]
-            Format::Toy => None,
-        }
+        by_format!(self.format,
+            Responses => responses::request::find_thread(self);
+            else Chat | Messages => None)
     }
 
     /// The answer cap in tokens; of several, the one that newer engines use.
@@ -100,14 +97,12 @@ impl Conversation {
     /// The largest thinking budget in the request, in tokens. Thinking is part of the answer, and
     /// providers refuse an answer cap that is not above the budget.
     pub fn thinking_budget(&self) -> Option<u64> {
-        match self.format {
-            Format::Chat => chat::request::thinking_budget(self),
-            Format::Messages => messages::request::thinking_budget(self),
+        by_format!(self.format,
+            Chat => chat::request::thinking_budget(self),
+            Messages => messages::request::thinking_budget(self);
             // It states an effort instead.
-            Format::Responses => None,
-            #[cfg(test)]
-            Format::Toy => None,
-        }
+            // It states an effort instead.
+            else Responses => None)
     }
 
     /// Whether the client asks for the usage of a stream, or its format always has it; `None` if it leaves that open.
@@ -123,12 +118,9 @@ impl Conversation {
     /// Asks for the usage of a stream if the client leaves it open; an explicit `false` is kept.
     /// Returns whether it added the option.
     pub fn ask_usage(&self, edits: &mut Edits) -> bool {
-        match self.format {
-            Format::Chat => chat::request::ask_usage(self, edits),
-            Format::Messages | Format::Responses => false,
-            #[cfg(test)]
-            Format::Toy => false,
-        }
+        by_format!(self.format,
+            Chat => chat::request::ask_usage(self, edits);
+            else Messages | Responses => false)
     }
 
     /// The member by which the request asks the provider to manage its context.
@@ -138,12 +130,9 @@ impl Conversation {
 
     /// Whether the model's turn must begin with thinking while results of its calls are returned.
     pub fn begins_turns_with_thinking(&self) -> bool {
-        match self.format {
-            Format::Messages => messages::request::begins_turns_with_thinking(self),
-            Format::Chat | Format::Responses => false,
-            #[cfg(test)]
-            Format::Toy => false,
-        }
+        by_format!(self.format,
+            Messages => messages::request::begins_turns_with_thinking(self);
+            else Chat | Responses => false)
     }
 
     /// Has the model not think, where its turn must begin with thinking and does not. Returns whether it does.
@@ -159,43 +148,31 @@ impl Conversation {
     /// Whether the client compacts its conversation with this request: by a summary of the model, or by an entry that
     /// asks the provider to do so.
     pub fn asks_to_compact(&self) -> bool {
-        match self.format {
-            Format::Responses => responses::request::asks_to_compact(self),
-            Format::Chat | Format::Messages => false,
-            #[cfg(test)]
-            Format::Toy => false,
-        }
+        by_format!(self.format,
+            Responses => responses::request::asks_to_compact(self);
+            else Chat | Messages => false)
     }
 
     /// Whether the request ends in an entry that asks the provider to compact, and holds all that is to be compacted.
     pub fn can_be_compacted(&self) -> bool {
-        match self.format {
-            Format::Responses => responses::request::can_be_compacted(self),
-            Format::Chat | Format::Messages => false,
-            #[cfg(test)]
-            Format::Toy => false,
-        }
+        by_format!(self.format,
+            Responses => responses::request::can_be_compacted(self);
+            else Chat | Messages => false)
     }
 
     /// The body of a request for a compacted list (`/responses/compact`), as one that ends in an entry that asks to
     /// compact. `None` where there is nothing to compact, or a part of the history is not in it.
     pub fn with_compaction_trigger(&self) -> Option<Bytes> {
-        match self.format {
-            Format::Responses => responses::compaction_item::append_trigger(self),
-            Format::Chat | Format::Messages => None,
-            #[cfg(test)]
-            Format::Toy => None,
-        }
+        by_format!(self.format,
+            Responses => responses::compaction_item::append_trigger(self);
+            else Chat | Messages => None)
     }
 
     /// The text of a block that is a document of text; `None` for any other block.
     pub fn find_document_text(&self, block: Span) -> Option<JsonString> {
-        match self.format {
-            Format::Messages => messages::blocks::find_document_text(&self.body, block),
-            Format::Chat | Format::Responses => None,
-            #[cfg(test)]
-            Format::Toy => None,
-        }
+        by_format!(self.format,
+            Messages => messages::blocks::find_document_text(&self.body, block);
+            else Chat | Responses => None)
     }
 
     /// Whether a block is a document, text or not.
@@ -224,23 +201,17 @@ impl Conversation {
         if let Some(field) = self.find_field(name) {
             return (field.kind == JsonKind::Array).then_some(field.value);
         }
-        match self.format {
-            Format::Responses => responses::request::find_entry_tools(self),
-            Format::Chat | Format::Messages => None,
-            #[cfg(test)]
-            Format::Toy => None,
-        }
+        by_format!(self.format,
+            Responses => responses::request::find_entry_tools(self);
+            else Chat | Messages => None)
     }
 
     /// Whether tools are named beside the lists of tools.
     fn names_tools_elsewhere(&self) -> bool {
-        match self.format {
-            Format::Messages => self.asks_for(messages::request::TOOL_SERVERS),
-            Format::Responses => responses::request::tool_entries(self).next().is_some(),
-            Format::Chat => false,
-            #[cfg(test)]
-            Format::Toy => false,
-        }
+        by_format!(self.format,
+            Messages => self.asks_for(messages::request::TOOL_SERVERS),
+            Responses => responses::request::tool_entries(self).next().is_some();
+            else Chat => false)
     }
 
     /// Whether a list of tools has elements. Any other value but null counts too, so that a request
@@ -262,19 +233,21 @@ impl Conversation {
                     && block.is_none_or(|it| matches!(it.kind, BlockKind::Text(_)))
             })
         };
-        let is_refused = match self.format {
-            Format::Chat => !profile.takes_chat_tools && self.lists_tools(),
-            Format::Messages => !profile.may_end_with_assistant && begins_answer(),
-            Format::Responses => false,
-            #[cfg(test)]
-            Format::Toy => false,
-        };
+        let is_refused = by_format!(self.format,
+            Chat => !profile.takes_chat_tools && self.lists_tools(),
+            Messages => !profile.may_end_with_assistant && begins_answer();
+            else Responses => false);
         is_refused || !profile.takes_forced_calls && self.demands_call()
     }
 
     /// Whether the answer must call a tool.
     fn demands_call(&self) -> bool {
-        match parse_field(self, "tool_choice") {
+        let choice = match self.format {
+            Format::Chat | Format::Messages | Format::Responses => parse_field(self, "tool_choice"),
+            #[cfg(test)]
+            Format::Toy => Value::Null,
+        };
+        match choice {
             Value::String(choice) => choice != "auto" && choice != "none",
             Value::Object(choice) => {
                 let kind = choice.get("type").and_then(Value::as_str);
@@ -287,12 +260,9 @@ impl Conversation {
     /// Leaves one answer cap, under the name that chat completions of the profile take. Of two that are set,
     /// `max_completion_tokens` stays, which the guard goes by.
     pub fn keep_one_answer_cap(&self, profile: &Profile, edits: &mut Edits) {
-        let [new, old] = match self.format {
-            Format::Chat => chat::request::CAPS,
-            Format::Messages | Format::Responses => return,
-            #[cfg(test)]
-            Format::Toy => return,
-        };
+        let [new, old] = by_format!(self.format,
+            Chat => chat::request::CAPS;
+            else Messages | Responses => return);
         let (wanted, other) = match profile.names_completion_cap {
             true => (new, old),
             false => (old, new),
@@ -325,12 +295,9 @@ impl Conversation {
     /// Whether the next request will have the history, with what the proxy puts into it. Responses may leave it to the
     /// provider, which has no rounds of the proxy.
     pub fn sends_history(&self) -> bool {
-        match self.format {
-            Format::Responses => responses::request::sends_history(self),
-            Format::Chat | Format::Messages => true,
-            #[cfg(test)]
-            Format::Toy => true,
-        }
+        by_format!(self.format,
+            Responses => responses::request::sends_history(self);
+            else Chat | Messages => true)
     }
 
     /// The client's tools, to which proxy-executed ones are added. `None` if the request has no tools, or a list
@@ -344,24 +311,18 @@ impl Conversation {
 
     /// Whether the request asks for several choices; a tool loop could continue only one of them.
     pub fn asks_for_many(&self) -> bool {
-        match self.format {
-            Format::Chat => chat::request::asks_for_many(self),
-            Format::Messages | Format::Responses => false,
-            #[cfg(test)]
-            Format::Toy => false,
-        }
+        by_format!(self.format,
+            Chat => chat::request::asks_for_many(self);
+            else Messages | Responses => false)
     }
 
     /// Whether the answer continues the last item.
     pub fn begins_answer(&self) -> bool {
         let newest = self.items.last();
         newest.is_some_and(|item| item.author == Author::Model)
-            || match self.format {
-                Format::Chat => chat::request::continues_message(self),
-                Format::Messages | Format::Responses => false,
-                #[cfg(test)]
-                Format::Toy => false,
-            }
+            || by_format!(self.format,
+                Chat => chat::request::continues_message(self);
+                else Messages | Responses => false)
     }
 
     /// Whether the answer is plain text that may end with a continuation block.

@@ -11,7 +11,7 @@ use crate::format::tests::toy;
 use crate::{
     conversation::{Author, BlockKind, Content, Conversation, Format, ItemPlace, edit::Edits},
     format::{
-        AssistantTurn, ProxyToolCall, chat, messages, responses,
+        ModelAnswer, ProxyToolCall, chat, messages, responses,
         text_request::{AnswerLimit, TextRequest},
         tools::{ToolForm, ToolSchema},
     },
@@ -27,12 +27,9 @@ impl Format {
 
     /// Items of this format as entries of a list, with commas between them.
     pub fn write_entries(self, items: &[&str]) -> String {
-        match self {
-            Self::Messages => messages::write::write_entries(items),
-            Self::Chat | Self::Responses => items.join(","),
-            #[cfg(test)]
-            Self::Toy => items.join(","),
-        }
+        by_format!(self,
+            Messages => messages::write::write_entries(items);
+            else Chat | Responses => items.join(","))
     }
 
     pub fn text_block(self, escaped: &str) -> String {
@@ -46,12 +43,9 @@ impl Format {
 
     /// A text of an answer, beside its calls and its reasoning.
     pub(crate) fn text_in_answer(self, escaped: &str) -> String {
-        match self {
-            Self::Responses => self.text_item(Author::Model, escaped),
-            Self::Chat | Self::Messages => self.text_block(escaped),
-            #[cfg(test)]
-            Self::Toy => self.text_block(escaped),
-        }
+        by_format!(self,
+            Responses => self.text_item(Author::Model, escaped);
+            else Chat | Messages => self.text_block(escaped))
     }
 
     /// An answer of the model with these calls and without text.
@@ -64,23 +58,23 @@ impl Format {
     /// Arguments above `max_argument_bytes` are left out.
     pub fn answer_item(
         self,
-        turn: &AssistantTurn,
+        said: &ModelAnswer,
         max_bytes: usize,
         max_argument_bytes: usize,
     ) -> Option<Box<str>> {
         let is_overlong = |call: &ProxyToolCall| call.is_overlong(max_argument_bytes);
-        let fits = !turn.message.is_empty() && turn.message.len() <= max_bytes;
-        if fits && !turn.proxy_calls.iter().any(is_overlong) {
-            return Some(turn.message.clone());
+        let fits = !said.message.is_empty() && said.message.len() <= max_bytes;
+        if fits && !said.proxy_calls.iter().any(is_overlong) {
+            return Some(said.message.clone());
         }
         // Its calls stay, since the results need them.
         match self {
-            Self::Chat => Some(chat::write::reduce_answer(turn, max_argument_bytes)),
+            Self::Chat => Some(chat::write::reduce_answer(said, max_argument_bytes)),
             Self::Messages | Self::Responses => {
-                self.reduce_blocks(turn, max_bytes, max_argument_bytes)
+                self.reduce_blocks(said, max_bytes, max_argument_bytes)
             }
             #[cfg(test)]
-            Self::Toy => Some(turn.message.clone()),
+            Self::Toy => Some(said.message.clone()),
         }
     }
 
@@ -89,12 +83,12 @@ impl Format {
     /// the thinking before them.
     fn reduce_blocks(
         self,
-        turn: &AssistantTurn,
+        said: &ModelAnswer,
         max_bytes: usize,
         max_argument_bytes: usize,
     ) -> Option<Box<str>> {
-        let answer = self.index_items(&[&turn.message])?;
-        let mut calls = turn.proxy_calls.iter();
+        let answer = self.index_items(&[&said.message])?;
+        let mut calls = said.proxy_calls.iter();
         let mut blocks: Vec<Cow<'_, str>> = Vec::new();
         for block in &answer.blocks {
             match block.kind {
@@ -105,7 +99,7 @@ impl Format {
                 _ => {}
             }
         }
-        if let ([], Some(package)) = (&turn.proxy_calls[..], &turn.package) {
+        if let ([], Some(package)) = (&said.proxy_calls[..], &said.package) {
             blocks.push(self.text_in_answer(&escape_text(&package.text)).into());
         }
         let item = self.calls_item(&blocks.iter().map(|block| &**block).collect::<Vec<_>>());
@@ -130,13 +124,10 @@ impl Format {
     /// An entry among the messages that brings tools; empty where the format has none. `schemas`: elements of a list of
     /// tools, with commas between them.
     pub fn write_tools_entry(self, schemas: &str) -> String {
-        match self {
-            Self::Messages => messages::tools::write_entry(schemas),
-            Self::Responses => responses::tools::write_entry(schemas),
-            Self::Chat => String::new(),
-            #[cfg(test)]
-            Self::Toy => String::new(),
-        }
+        by_format!(self,
+            Messages => messages::tools::write_entry(schemas),
+            Responses => responses::tools::write_entry(schemas);
+            else Chat => String::new())
     }
 
     pub fn text_request(self, request: &TextRequest<'_>) -> Bytes {

@@ -8,7 +8,7 @@ use crate::{
     conversation::{Arguments, Call, Link, LinkKind, annotation},
     format::{
         index::{
-            indexing::{IndexFailure, SeenKeys},
+            indexing::{IndexFailure, SingleKeys},
             sealed::measure_sealed,
         },
         values::{skip_value, take_caller, take_raw_text, take_text},
@@ -20,24 +20,27 @@ use crate::{
 };
 
 /// The keys of an entry that may stand in it only once.
-const ENTRY_KEYS: &[&str] = &[
-    "type",
-    "role",
-    "content",
-    "output",
-    "call_id",
-    "id",
-    "name",
-    "arguments",
-    "input",
-    "code",
-    "action",
-    "operation",
-    "encrypted_content",
-    "approval_request_id",
-    "execution",
-    "result",
-];
+const ENTRY_KEYS: SingleKeys = SingleKeys(
+    &[
+        "type",
+        "role",
+        "content",
+        "output",
+        "call_id",
+        "id",
+        "name",
+        "arguments",
+        "input",
+        "code",
+        "action",
+        "operation",
+        "encrypted_content",
+        "approval_request_id",
+        "execution",
+        "result",
+    ],
+    IndexFailure::Twice,
+);
 
 #[derive(Default)]
 pub(super) struct Entry<'a> {
@@ -66,11 +69,9 @@ impl<'a> Entry<'a> {
         reader: &ValueReader<'a, '_>,
         scan: &mut JsonScanner<'a>,
     ) -> Result<Self, IndexFailure> {
-        let mut seen = SeenKeys::new(ENTRY_KEYS, IndexFailure::Twice);
         let mut kind = EntryType::default();
         let mut entry = Self::default();
-        entry.span = scan.walk_object(|scan, key| {
-            let key = seen.check_key(reader.body, key)?;
+        entry.span = ENTRY_KEYS.walk_object(reader.body, scan, |scan, key| {
             match key {
                 b"type" => entry.type_name = take_text(scan)?,
                 b"role" => kind.role = take_raw_text(reader.body, scan)?,
@@ -93,7 +94,7 @@ impl<'a> Entry<'a> {
                     skip_value(scan)?;
                 }
             }
-            Ok::<_, IndexFailure>(())
+            Ok(())
         })?;
         kind.name = entry
             .type_name

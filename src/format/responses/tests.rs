@@ -6,7 +6,7 @@ use crate::{
     conversation::{
         Author, BlockKind, Content, Conversation, Format, IndexError, edit::Edits, units,
     },
-    format::{AnswerLimit, AssistantTurn, ProxyToolCall, TextRequest, ToolForm, ToolSchema},
+    format::{AnswerLimit, ModelAnswer, ProxyToolCall, TextRequest, ToolForm, ToolSchema},
 };
 
 mod edits;

@@ -3,14 +3,17 @@
 use crate::{
     conversation::{Block, BlockKind, Content, Conversation, annotation},
     format::{
-        index::indexing::{IndexFailure, ReadContent, SeenKeys, check_item_count, read_content},
+        index::indexing::{IndexFailure, ReadContent, SingleKeys, check_item_count, read_content},
         values::{skip_value, take_raw_text, take_text},
     },
     json::scan::{JsonKind, JsonScanner, JsonString, Span},
 };
 
 /// The keys of a part that may stand in it only once.
-const PART_KEYS: &[&str] = &["type", "text", "image_url", "detail", "stdout", "stderr"];
+const PART_KEYS: SingleKeys = SingleKeys(
+    &["type", "text", "image_url", "detail", "stdout", "stderr"],
+    IndexFailure::TwiceInPart,
+);
 
 /// A value with texts.
 pub(super) enum TextValue<'a> {
@@ -102,10 +105,8 @@ impl<'a> ValueReader<'a, '_> {
     }
 
     fn read_part(&self, scan: &mut JsonScanner<'a>) -> Result<ValuePart<'a>, IndexFailure> {
-        let mut seen = SeenKeys::new(PART_KEYS, IndexFailure::TwiceInPart);
         let mut part = ValuePart::default();
-        part.span = scan.walk_object(|scan, key| {
-            let key = seen.check_key(self.body, key)?;
+        part.span = PART_KEYS.walk_object(self.body, scan, |scan, key| {
             match key {
                 b"type" => part.kind = take_raw_text(self.body, scan)?,
                 b"text" => part.text = take_text(scan)?,
@@ -121,7 +122,7 @@ impl<'a> ValueReader<'a, '_> {
                     skip_value(scan)?;
                 }
             }
-            Ok::<_, IndexFailure>(())
+            Ok(())
         })?;
         Ok(part)
     }

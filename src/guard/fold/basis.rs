@@ -1,4 +1,4 @@
-//! What cuts stand on: a cut that was made for another window, or to go to another depth, does not bind.
+//! The window, the budget and the depth that cuts were made for. A cut that was made for others is made anew.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,10 +10,11 @@ use crate::{
     },
 };
 
-/// Windows up to these are cut down to 0.7 and 0.6 of the room beside what is fixed, larger ones to 0.7.
+/// Tokens. With `guard.keep = "balanced"`, a cut leaves 0.7 of the room filled in windows up to this one, 0.6 in windows
+/// up to [`MEDIUM_WINDOW`], and 0.7 in larger ones.
 const SMALL_WINDOW: u32 = 16_384;
 
-/// What cuts stand on.
+/// What cuts were made for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::guard) struct CutBasis {
     window: u32,

@@ -165,14 +165,6 @@ impl CutMark {
         state.words = words.collect();
         Some(state)
     }
-
-    #[cfg(test)]
-    pub(in crate::guard) fn without_words(self) -> Self {
-        Self {
-            words: Vec::new(),
-            ..self
-        }
-    }
 }
 
 /// The unit that begins after so many messages, or the end.
@@ -205,6 +197,15 @@ mod tests {
 
     use super::*;
     use crate::conversation::Format;
+
+    impl CutMark {
+        pub(in crate::guard) fn without_words(self) -> Self {
+            Self {
+                words: Vec::new(),
+                ..self
+            }
+        }
+    }
 
     #[test]
     fn what_stays_is_in_no_range_of_what_is_left_out() {

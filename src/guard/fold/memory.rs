@@ -16,7 +16,7 @@ use crate::{
         inject::injections::Injections,
         request::{
             answer_cap::{AnswerHistory, PastAnswers},
-            epoch::{Epoch, count_places},
+            answer_place::{AnswerPlace, count_places},
             estimate::{Calibration, TokenScale},
             policy::Policy,
         },
@@ -80,7 +80,7 @@ impl GuardMemory {
 
     /// Messages with a remembered limit.
     pub fn count_tightened(&self) -> usize {
-        let limits = self.limits.iter().filter(|(_, limit)| limit.chars() > 0);
+        let limits = self.limits.iter().filter(|(_, limit)| limit.amount() > 0);
         limits.count()
     }
 
@@ -125,7 +125,7 @@ pub struct SessionKnowledge {
     pub is_cold: bool,
     /// All reasoning made before this answer is left out, whatever the session knows: the provider refused it.
     pub leaves_out_reasoning: bool,
-    /// Places of answers whose reasoning another provider has sealed: it is left out. Places as in [`crate::guard::request::epoch::Epoch`].
+    /// Places of answers whose reasoning another provider has sealed: it is left out. Places as in [`crate::guard::request::answer_place::AnswerPlace`].
     pub foreign: Vec<Range<u32>>,
 }
 
@@ -176,7 +176,7 @@ impl SessionKnowledge {
         &self,
         conversation: &Conversation,
         changes: &SentChanges,
-        replayed: Epoch,
+        replayed: AnswerPlace,
     ) -> SentHistory {
         let differs = || {
             let unknown = self.find_unknown_answer(conversation);
@@ -191,9 +191,9 @@ impl SessionKnowledge {
     }
 
     /// The place of the answer to this request.
-    pub(in crate::guard) fn find_next_answer(&self, conversation: &Conversation) -> Epoch {
+    pub(in crate::guard) fn find_next_answer(&self, conversation: &Conversation) -> AnswerPlace {
         let place = count_places(conversation).last().copied().unwrap_or(0);
-        Epoch {
+        AnswerPlace {
             place,
             round: self.injections.count_rounds(place),
         }

@@ -220,7 +220,7 @@ impl Replay<'_> {
         let is_kept = |at: usize| !state.folded[at];
         self.texts.mark_sent_until(decided, is_kept);
         let mut now = Moment {
-            live: self.weights.beside(),
+            live: self.weights.beside,
             state,
             kept: KeptUnits::new(units),
             visible: VisibleWords::default(),
@@ -280,7 +280,7 @@ impl Replay<'_> {
                     || self.is_due_where_turn_begins(at, now)
                     || request.is_last && self.is_due_cold(at, now);
                 if is_due {
-                    self.cut(at, newest, now);
+                    self.make_deep_cut(at, newest, now);
                 }
             }
             RequestCut::DropLedger => self.drop_ledger(at, now),

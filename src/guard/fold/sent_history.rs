@@ -24,7 +24,7 @@ use crate::{
         grammar::message_order::MessageOrder,
         inject::{injections::ToolSet, placed_injections::SentChange},
         request::{
-            epoch::{Epoch, count_places},
+            answer_place::{AnswerPlace, count_places},
             view::RequestView,
         },
     },
@@ -41,7 +41,7 @@ pub struct SentHistory {
     /// Of prompts, rounds, calls and texts that were put back.
     records: ChangeDigest,
     /// The first answer that was made under it.
-    pub(in crate::guard) epoch: Epoch,
+    pub(in crate::guard) epoch: AnswerPlace,
     /// The place of the first answer behind the newest cut of the replay. The replay begins with it, so that every process
     /// finds the same cuts; the epoch may be later.
     pub(in crate::guard) replayed: u32,
@@ -67,7 +67,7 @@ pub(in crate::guard) struct SentChanges {
 impl SentHistory {
     /// Leaves out all reasoning made before `answer`: the provider dropped some of it, and what stands behind that with it,
     /// as it would in each request that has it.
-    pub fn begin_with(&mut self, answer: Epoch) {
+    pub fn begin_with(&mut self, answer: AnswerPlace) {
         self.epoch = self.epoch.max(answer);
     }
 
@@ -195,7 +195,7 @@ impl SentChanges {
     }
 
     /// The history after a request with these changes.
-    pub(in crate::guard) fn to_history(&self, epoch: Epoch, replayed: u32) -> SentHistory {
+    pub(in crate::guard) fn to_history(&self, epoch: AnswerPlace, replayed: u32) -> SentHistory {
         SentHistory {
             head: self.head,
             edits: ChangeDigest::from_changes(&self.edits),

@@ -53,11 +53,6 @@ impl BrokenRules {
         self.0[rule as usize] += 1;
     }
 
-    #[cfg(test)]
-    pub(in crate::guard) const fn has_broken(self, rule: ConversationRule) -> bool {
-        self.0[rule as usize] > 0
-    }
-
     pub fn is_empty(self) -> bool {
         self.0.iter().all(|times| *times == 0)
     }
@@ -156,6 +151,12 @@ mod tests {
 
     use super::*;
     use crate::{format::chat::index_body, guard::profile::find_profile};
+
+    impl BrokenRules {
+        pub(in crate::guard) const fn has_broken(self, rule: ConversationRule) -> bool {
+            self.0[rule as usize] > 0
+        }
+    }
 
     /// `roles`: a letter each, `c` for an assistant message with a call and `t` for its result.
     fn check(roles: &str, profile: &str) -> BrokenRules {

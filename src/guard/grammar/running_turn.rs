@@ -8,7 +8,7 @@ use crate::{
     conversation::{Author, BlockKind, Conversation, Item},
     guard::{
         grammar::outline::OutlineItem,
-        request::{epoch::count_places, view::RequestView},
+        request::{answer_place::count_places, view::RequestView},
     },
 };
 

@@ -24,7 +24,7 @@ use crate::{
             injections::{InjectedTools, InjectionContent, InjectionRecord, Injections},
             tool_schemas::ToolSchemas,
         },
-        request::{epoch::Epoch, view::RequestView},
+        request::{answer_place::AnswerPlace, view::RequestView},
     },
     json::text::TextSizes,
 };
@@ -105,7 +105,7 @@ impl<'a> PlacedInjections<'a> {
         view: RequestView<'a>,
         injections: &'a Injections,
         foreign: &'a [Range<u32>],
-        epoch: Epoch,
+        epoch: AnswerPlace,
     ) -> Self {
         let find_schemas = |tools: &'a Option<InjectedTools>| {
             let tools = tools.as_ref()?;
@@ -157,7 +157,7 @@ impl<'a> PlacedInjections<'a> {
                 }
                 let round = rounds;
                 rounds += u32::from(matches!(record, InjectionContent::Round(_)));
-                let drops_reasoning = view.leaves_out(Epoch { place, round }, epoch);
+                let drops_reasoning = view.leaves_out(AnswerPlace { place, round }, epoch);
                 let added = apart && gap.add_content(record, drops_reasoning);
                 gap.between.left_out += usize::from(!added);
                 between_digests.extend(added.then(|| record.digest()));
@@ -212,7 +212,7 @@ impl<'a> PlacedInjections<'a> {
         kept: &[bool],
         is_cut: bool,
         order: MessageOrder,
-        epoch: Epoch,
+        epoch: AnswerPlace,
         edits: &mut Edits,
     ) -> InsertedRecords {
         if let Some(schemas) = self.listed_schemas(kept, is_cut) {
@@ -250,7 +250,7 @@ impl<'a> PlacedInjections<'a> {
                 removed.insert(answer);
             } else if kept[answer] {
                 let place = records.place;
-                let made = Epoch {
+                let made = AnswerPlace {
                     place,
                     round: records.rounds,
                 };

@@ -11,8 +11,8 @@ use crate::{
         inject::injections::ToolSet,
         request::{
             answer_cap::AnswerCap,
+            answer_place::AnswerPlace,
             budget::{Budget, TokenShares},
-            epoch::Epoch,
             measured_request::MeasuredRequest,
         },
         shrink::{clear::Cleared, priority::PriorityReport, shortened_messages::TruncationReport},
@@ -27,7 +27,7 @@ pub struct Plan {
     pub memory: GuardMemory,
     pub history: SentHistory,
     /// The place of the answer.
-    pub answer: Epoch,
+    pub answer: AnswerPlace,
 }
 
 /// What the guard found in a request, and what it did.

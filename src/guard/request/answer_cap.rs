@@ -183,8 +183,9 @@ impl<'a> SessionBudgets<'a> {
     pub(in crate::guard) fn fit_answer_cap(&self, raw: u32, added: u32) -> Option<AnswerCap> {
         let LowerableCap { asked, least, .. } = self.cap?;
         let (calibration, was_refused) = (self.past.calibration, self.past.was_refused);
+        let send = |sent: u32| Some(AnswerCap { asked, sent });
         if !self.policy.cuts_by_window() && !was_refused {
-            return Some(AnswerCap { asked, sent: asked });
+            return send(asked);
         }
         let fits = |cap: u32, margin: u32| {
             let room = self.policy.window.saturating_sub(cap);
@@ -192,7 +193,7 @@ impl<'a> SessionBudgets<'a> {
         };
         // With the margin of budgets, a second pass over a fitted request changes nothing.
         if fits(asked, budget::MARGIN) {
-            return Some(AnswerCap { asked, sent: asked });
+            return send(asked);
         }
         let expected = self.expected_cap(self.largest_answers.len());
         let (lowest, margin) = if fits(expected, budget::MARGIN) {
@@ -206,19 +207,13 @@ impl<'a> SessionBudgets<'a> {
         } else {
             // The estimate may be too high: the provider decides, and the calibration learns its count. Where it has
             // refused the request before, the smallest cap leaves most room.
-            let sent = if was_refused { least } else { expected };
-            return Some(AnswerCap {
-                asked,
-                sent: sent.min(asked),
-            });
+            let lowest = if was_refused { least } else { expected };
+            return send(lowest.min(asked));
         };
         // `asked` does not fit, and is more than `lowest`.
         let most = (asked - lowest - 1) as usize;
         let more = estimate::find_last_fit(most, |more| fits(lowest + more as u32, margin));
-        Some(AnswerCap {
-            asked,
-            sent: lowest + more as u32,
-        })
+        send(lowest + more as u32)
     }
 }
 

@@ -1,8 +1,8 @@
 //! The request, its budget, and what text weighs: what every later room reads.
 
 pub(in crate::guard) mod answer_cap;
+pub(in crate::guard) mod answer_place;
 pub mod budget;
-pub(in crate::guard) mod epoch;
 pub mod estimate;
 pub(in crate::guard) mod measured_request;
 pub(in crate::guard) mod policy;

@@ -7,7 +7,7 @@ use crate::{
         units::{self, Unit},
     },
     guard::request::{
-        epoch::Epoch,
+        answer_place::AnswerPlace,
         estimate::{self, TokenScale, Weights},
         policy::Policy,
         recall_id::RecallId,
@@ -41,7 +41,7 @@ impl<'a> RequestView<'a> {
     }
 
     /// Whether the reasoning of an answer made at `made` is left out, where it is stale before `epoch`.
-    pub(in crate::guard) fn leaves_out(self, made: Epoch, epoch: Epoch) -> bool {
+    pub(in crate::guard) fn leaves_out(self, made: AnswerPlace, epoch: AnswerPlace) -> bool {
         made < epoch && self.refuses_stale_reasoning()
     }
 

@@ -157,12 +157,12 @@ impl<'a> NamedTexts<'a> {
         tokens: &mut [u32],
     ) {
         // Most sessions have left none out, and keys are digests of texts.
-        if !limits.values().any(|it| it.chars() == 0) {
+        if !limits.values().any(|it| it.amount() == 0) {
             return;
         }
         let is_known = |text: &usize| {
             let limit = |text| limits.get(&self.text_key(text));
-            self.find_saving(*text).is_some() && limit(*text).is_some_and(|it| it.chars() == 0)
+            self.find_saving(*text).is_some() && limit(*text).is_some_and(|it| it.amount() == 0)
         };
         let known: Vec<usize> = (0..self.texts.len()).filter(is_known).collect();
         for text in known {

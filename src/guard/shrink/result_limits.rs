@@ -19,8 +19,9 @@ pub(in crate::guard) const FIRST_SHARE: f64 = 0.3;
 /// The same while a session is not healthy.
 pub(in crate::guard) const TIGHT_SHARE: f64 = 0.05;
 
-/// The limit of one message: characters of a result or of each value of a call, raw tokens of the attachments of a user
-/// message, 0 for an annotated text that is left out. The highest bit tells that the marker is `NearlyFull`.
+/// The limit of one message: an amount and a marker. The amount is in characters for a result and for each value of a call,
+/// in raw tokens for the attachments of a user message, and 0 for an annotated text that is left out. The highest bit tells
+/// that the marker is `NearlyFull`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(in crate::guard) struct RememberedLimit(u32);
@@ -31,15 +32,15 @@ pub(in crate::guard) type KeyedLimit = (u128, RememberedLimit);
 impl RememberedLimit {
     const NEARLY_FULL: u32 = 1 << 31;
 
-    pub(in crate::guard) fn new(chars: usize, marker: TruncationMarker) -> Self {
-        let chars = u32::try_from(chars).unwrap_or(u32::MAX) & !Self::NEARLY_FULL;
+    pub(in crate::guard) fn new(amount: usize, marker: TruncationMarker) -> Self {
+        let amount = u32::try_from(amount).unwrap_or(u32::MAX) & !Self::NEARLY_FULL;
         match marker {
-            TruncationMarker::Plain => Self(chars),
-            TruncationMarker::NearlyFull => Self(chars | Self::NEARLY_FULL),
+            TruncationMarker::Plain => Self(amount),
+            TruncationMarker::NearlyFull => Self(amount | Self::NEARLY_FULL),
         }
     }
 
-    pub(in crate::guard) const fn chars(self) -> usize {
+    pub(in crate::guard) const fn amount(self) -> usize {
         (self.0 & !Self::NEARLY_FULL) as usize
     }
 

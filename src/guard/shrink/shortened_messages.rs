@@ -226,12 +226,12 @@ impl<'a> ShortenedMessages<'a> {
     fn apply_limit(&mut self, at: usize, limit: RememberedLimit) {
         let message = self.view.item(at);
         if message.author.is_tool() {
-            let halves = TruncationLimit::with_halves(limit.chars());
+            let halves = TruncationLimit::with_halves(limit.amount());
             self.cut_result(at, halves, limit.marker(), Some(limit));
         } else if message.author == Author::User {
-            self.limit_attachments(at, limit.chars());
+            self.limit_attachments(at, limit.amount());
         } else if !message.calls.is_empty() {
-            self.limit_call_values(at, limit.chars());
+            self.limit_call_values(at, limit.amount());
         }
     }
 

@@ -149,7 +149,7 @@ impl FetchedCatalogue {
     /// Uses a list from now on, and keeps it: its number of models. `None`: it is no list.
     fn take_list(&self, list: &[u8], fetched: SystemTime) -> Option<usize> {
         let table = Arc::new(parse_table(list)?);
-        let models = table.len();
+        let models = table.rows;
         *self.current.lock() = Some(FetchedTable { table, fetched });
         if let Err(error) = self.stored.write(list, fetched) {
             tracing::debug!(%error, "the fetched catalogue is not kept");

@@ -25,11 +25,11 @@ pub(super) const BUILT_IN: [&str; 2] = [
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WindowTable {
     /// Without the built-in rows in a table from a list.
-    rows: usize,
+    pub(crate) rows: usize,
     providers: BTreeSet<String>,
     /// The providers of each model, with their windows.
     models: HashMap<String, Vec<(String, Window)>>,
-    families: Families,
+    pub(super) families: Families,
 }
 
 impl WindowTable {
@@ -46,14 +46,6 @@ impl WindowTable {
 
     pub(crate) fn has_provider(&self, name: &str) -> bool {
         self.providers.contains(name)
-    }
-
-    pub(crate) const fn len(&self) -> usize {
-        self.rows
-    }
-
-    pub(super) const fn families(&self) -> &Families {
-        &self.families
     }
 
     /// Adds or replaces a row; ignores an impossible one, and all above the bound.

@@ -36,7 +36,7 @@ fn context(provider: &str, model: &str) -> Option<u32> {
 fn the_table_has_every_line_of_its_file_once() {
     let rows = rows();
     assert!(rows.len() > 1_000);
-    assert_eq!(built_in_table().len(), rows.len());
+    assert_eq!(built_in_table().rows, rows.len());
     for pair in rows.windows(2) {
         assert!(pair[0] < pair[1], "{:?} comes twice", pair[1]);
     }

@@ -12,13 +12,13 @@ use crate::config::profile::AnswerFilling;
 const MARKERS_MAX_AGE: Duration = Duration::from_secs(3_600);
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ModelNotes {
+pub struct ModelNotes {
     /// It refuses `stream_options`.
-    pub(super) refuses_usage: bool,
+    pub refuses_usage: bool,
     /// It refuses to be asked to drop thinking that does not fit any more.
-    pub(super) refuses_to_drop_thinking: bool,
+    pub refuses_to_drop_thinking: bool,
     /// Which answers of a request get members that they lack, whatever the model's name says.
-    pub(super) answer_filling: AnswerFilling,
+    pub answer_filling: AnswerFilling,
     /// Whether it takes markers, and since when that is known.
     markers: Option<(bool, Instant)>,
 }

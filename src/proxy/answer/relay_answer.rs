@@ -15,8 +15,8 @@ use crate::{
         summary::keep_for_summary,
     },
     relay::{
-        self, AnswerFilter, BufferedAnswer, FooterOptions, ResponseSummary, StreamOptions,
-        TurnDriver,
+        self, AnswerDriver, AnswerFilter, BufferedAnswer, FooterOptions, ResponseSummary,
+        StreamOptions,
     },
     wire::{Body, whole_body},
 };
@@ -66,7 +66,7 @@ pub(super) fn relay_stream(
         trailers: if reads_trailers { TRAILERS } else { &[] },
         max_wait: request.app.config.store.save_timeout(),
     };
-    let driver: Box<dyn TurnDriver> = match options.filter.is_active() {
+    let driver: Box<dyn AnswerDriver> = match options.filter.is_active() {
         true => Box::new(ToolLoop {
             request,
             placed,

@@ -18,10 +18,10 @@ use crate::{
         dispatch::{
             CallCount, ProviderReply, SendError, attempt_request, provider_reply::is_stream,
         },
-        plan::{finish_answer, plan_next_turn, plan_without_additions},
+        plan::{finish_answer, plan_next_round, plan_without_additions},
         settle::StreamEnd,
     },
-    relay::{AssistantTurn, PrecedingText, ResponseSummary, StreamFooter, TurnDriver},
+    relay::{AnswerDriver, ModelAnswer, PrecedingText, ResponseSummary, StreamFooter},
     wire::Body,
 };
 
@@ -36,14 +36,14 @@ pub(super) struct ToolLoop {
 }
 
 #[async_trait]
-impl TurnDriver for ToolLoop {
+impl AnswerDriver for ToolLoop {
     fn left_out_tokens(&self) -> Option<u32> {
         self.placed.left_out_tokens(&self.request.app.config.guard)
     }
 
-    async fn next_turn(&mut self, turn: AssistantTurn) -> Option<Response<Body>> {
+    async fn next_answer(&mut self, said: ModelAnswer) -> Option<Response<Body>> {
         self.placed.change_plan(&self.request, |followed, planned| {
-            plan_next_turn(followed, planned, &turn)
+            plan_next_round(followed, planned, &said)
         });
         let planned = self.placed.planned.as_ref();
         if planned.is_none_or(|planned| planned.recovery.is_exhausted()) {
@@ -52,7 +52,7 @@ impl TurnDriver for ToolLoop {
                 "tool loop: no rounds left: the model called only proxy-executed tools; the answer ends here"
             );
             let (format, model) = (self.request.parsed.format, &self.placed.target.model);
-            let answer = proxy_answers::empty_response(format, self.streamed, model, turn.usage);
+            let answer = proxy_answers::empty_response(format, self.streamed, model, said.usage);
             return Some(answer);
         }
         let reason = match self.send_again().await {
@@ -85,7 +85,7 @@ impl TurnDriver for ToolLoop {
     async fn end_answer(
         mut self: Box<Self>,
         response: ResponseSummary,
-        last: AssistantTurn,
+        last: ModelAnswer,
         before: PrecedingText,
     ) -> StreamFooter {
         self.finish_answer(&last, before);
@@ -96,7 +96,7 @@ impl TurnDriver for ToolLoop {
 
 impl ToolLoop {
     /// Executes and records the proxy-executed calls of the last answer, while the request is there to look into.
-    pub(super) fn finish_answer(&mut self, last: &AssistantTurn, before: PrecedingText) {
+    pub(super) fn finish_answer(&mut self, last: &ModelAnswer, before: PrecedingText) {
         let followed = self.request.followed_conversation();
         if let (Some(followed), Some(planned)) = (followed, &mut self.placed.planned) {
             finish_answer(followed, planned, last, before);

@@ -96,13 +96,14 @@ impl Attempt {
     /// Begins with all extras that the candidate is not known to refuse.
     fn begin(request: &ClientRequest, placed: &PlacedRequest) -> Self {
         let (provider, model) = (&placed.target.provider, &placed.target.model);
+        let notes = provider.find_notes(model);
         Self {
             extras: Extras {
-                usage: !provider.refuses_usage(model),
+                usage: !notes.refuses_usage,
                 markers: provider.may_add_markers(model, Instant::now()),
                 drop_by: ThinkingRemedy::remembered_drop(placed),
                 thinking_off: ThinkingRemedy::remembers_thinking_off(request, placed),
-                filling: provider.answer_filling(model),
+                filling: notes.answer_filling,
             },
             ..Self::default()
         }
@@ -195,7 +196,7 @@ impl Attempt {
             provider.note_markers(model, !self.markers_refused, Instant::now());
         }
         if self.filling_refused {
-            provider.note_answer_filling(model, AnswerFilling::Nothing);
+            provider.change_notes(model, |it| it.answer_filling = AnswerFilling::Nothing);
         }
         if self.additions_refused {
             end_recovery(request, placed);

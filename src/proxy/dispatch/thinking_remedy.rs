@@ -117,7 +117,7 @@ impl ThinkingRemedy {
             && extras.drop_by.is_none()
             && !self.asked_to_drop
             && !self.left_out
-            && !provider.refuses_to_drop_thinking(model);
+            && !provider.find_notes(model).refuses_to_drop_thinking;
         if !may_ask {
             return self.leave_out(request, placed, extras);
         }
@@ -170,7 +170,7 @@ impl ThinkingRemedy {
         placed: &mut PlacedRequest,
         reply: &ProviderReply,
     ) {
-        let provider = &placed.target.provider;
+        let (provider, model) = (&placed.target.provider, &placed.target.model);
         let accepted = reply.answer.status().is_success() && !self.gave_up;
         let result = match self.refused {
             _ if !accepted => "unhealed",
@@ -190,10 +190,10 @@ impl ThinkingRemedy {
         if self.refused == Some(ThinkingRefusal::Missing)
             && reply.sent.filling == AnswerFilling::All
         {
-            provider.note_answer_filling(&placed.target.model, AnswerFilling::All);
+            provider.change_notes(model, |it| it.answer_filling = AnswerFilling::All);
         }
         if self.drop_refused {
-            provider.note_drop_refused(&placed.target.model);
+            provider.change_notes(model, |it| it.refuses_to_drop_thinking = true);
         }
         let conversation = request.parsed.conversation.as_deref();
         let turn = conversation.filter(|_| reply.sent.thinking_off);

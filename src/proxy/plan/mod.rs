@@ -39,7 +39,7 @@ use crate::{
         recovery_step::{RecoveryRules, RecoveryStep},
     },
     recovery::tool::{RecallCount, RecallSource},
-    relay::{AssistantTurn, PrecedingText},
+    relay::{ModelAnswer, PrecedingText},
     session::{InheritedSession, ReasoningMemory, SessionState, reasoning_by_session::Maker},
     telemetry::trace::OpenSpan,
     unix_time::unix_ms_now,
@@ -105,10 +105,10 @@ pub fn plan_request(
 }
 
 /// Executes the calls of an answer that called only the proxy's tools, and plans the request that follows.
-pub fn plan_next_turn(
+pub fn plan_next_round(
     followed: FollowedConversation<'_>,
     mut planned: PlannedRequest,
-    turn: &AssistantTurn,
+    said: &ModelAnswer,
 ) -> PlannedRequest {
     let session = followed.session;
     let (_span, begun) = begin_planning(session);
@@ -119,7 +119,7 @@ pub fn plan_next_turn(
         policy: &policy,
         left_out: &planned.plan.memory.list_left_out(),
     };
-    planned.recovery.execute_tool_turn(&source, turn);
+    planned.recovery.execute_tool_round(&source, said);
     // The round before has filled the cache, and its cuts stay. Its memory knows which reasoning it left out.
     planned.knowledge.is_cold = false;
     planned.knowledge.leaves_out_reasoning = false;
@@ -129,7 +129,7 @@ pub fn plan_next_turn(
     }
     let mut planned = replan_request(followed, planned);
     planned.guard_took += begun.elapsed();
-    plan_log::log_tool_turn(session.inherited.session, &planned, turn);
+    plan_log::log_tool_round(session.inherited.session, &planned, said);
     planned
 }
 
@@ -137,7 +137,7 @@ pub fn plan_next_turn(
 pub fn finish_answer(
     followed: FollowedConversation<'_>,
     planned: &mut PlannedRequest,
-    last: &AssistantTurn,
+    last: &ModelAnswer,
     before: PrecedingText,
 ) {
     let target = planned.target.clone();
@@ -147,7 +147,7 @@ pub fn finish_answer(
         left_out: &planned.plan.memory.list_left_out(),
     };
     planned.recovery.finish_answer(&source, last, before);
-    let RecallCount { found, missed } = planned.recovery.count_recalls();
+    let RecallCount { found, missed } = planned.recovery.recalls;
     if found + missed > 0 {
         let session = followed.session.inherited.session;
         tracing::info!(%session, found, missed, "recall: {found} calls were answered, {missed} found nothing");

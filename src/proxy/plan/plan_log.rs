@@ -3,7 +3,7 @@
 use crate::{
     guard::{self, Shortening},
     proxy::{GuardMode, PlannedRequest, SessionContext},
-    relay::AssistantTurn,
+    relay::ModelAnswer,
     session::SessionId,
 };
 
@@ -97,9 +97,9 @@ fn log_texts(session: SessionId, planned: &PlannedRequest) {
 }
 
 /// Logs a round of the tool loop, which the client does not see.
-pub(super) fn log_tool_turn(session: SessionId, planned: &PlannedRequest, turn: &AssistantTurn) {
-    let memory = planned.recovery.memory();
-    let (calls, reminders) = (turn.proxy_calls.len(), memory.reminders.notes().len());
+pub(super) fn log_tool_round(session: SessionId, planned: &PlannedRequest, said: &ModelAnswer) {
+    let memory = &planned.recovery.memory;
+    let (calls, reminders) = (said.proxy_calls.len(), memory.reminders.notes().len());
     tracing::info!(
         %session, calls, reminders, course = memory.course_number(),
         "tool loop: proxy-executed calls: {calls}, reminders now: {reminders}"

@@ -56,7 +56,7 @@ impl PlannedRequest {
     /// What a request by this plan needs in its header.
     pub fn tools_beta(&self, plan: &Plan) -> Option<Beta> {
         let needs = self.mode == GuardMode::Guard && plan.report.has_tools_entry;
-        let beta = self.recovery.format().rules().tools_entry_beta;
+        let beta = self.recovery.format.rules().tools_entry_beta;
         beta.filter(|_| needs)
     }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::RecoveryStep;
 use crate::{
     conversation::Author,
-    format::{AssistantTurn, PrecedingText, ProxyToolCall, usage::Usage},
+    format::{ModelAnswer, PrecedingText, ProxyToolCall, usage::Usage},
     guard::{
         dropped_rounds,
         injections::{
@@ -43,19 +43,19 @@ impl BilledTokens {
 
 impl RecoveryStep {
     /// Executes the calls of an answer that called only the proxy's tools, and records the round.
-    pub fn execute_tool_turn(&mut self, source: &RecallSource<'_>, turn: &AssistantTurn) {
+    pub fn execute_tool_round(&mut self, source: &RecallSource<'_>, said: &ModelAnswer) {
         self.rounds = self.rounds.saturating_add(1);
-        self.billed.add_usage(turn.usage);
+        self.billed.add_usage(said.usage);
         if self.adds_nothing {
             // The model calls tools that it was not offered, and would do so again.
             self.rounds = self.max_rounds.saturating_add(1);
             return;
         }
         let (format, reminders) = (self.format, &mut self.memory.reminders);
-        let calls = turn.proxy_calls.len() as u32;
-        let answer = format.answer_item(turn, MAX_ANSWER_BYTES, MAX_ARGUMENT_BYTES);
+        let calls = said.proxy_calls.len() as u32;
+        let answer = format.answer_item(said, MAX_ANSWER_BYTES, MAX_ARGUMENT_BYTES);
         let mut messages = Vec::new();
-        if let Some(package) = &turn.package {
+        if let Some(package) = &said.package {
             reminders.keep_package(&package.text);
         }
         let mut clear = false;
@@ -66,7 +66,7 @@ impl RecoveryStep {
                 json: format.text_item(Author::User, &text).into(),
             });
         } else {
-            let (calls, lost) = (&turn.proxy_calls, self.may_be_lost);
+            let (calls, lost) = (&said.proxy_calls, self.may_be_lost);
             let executed = tool::execute_calls(format, calls, reminders, lost, Some(source));
             clear = executed.clear;
             self.recalls += executed.recalls;
@@ -79,12 +79,12 @@ impl RecoveryStep {
         if clear && !self.events.cleared {
             self.begin_course(source.conversation, source.policy);
             if self.events.cleared {
-                self.record_dropped_round(turn);
+                self.record_dropped_round(said);
                 return;
             }
         }
         let Some(json) = answer else {
-            self.record_dropped_round(turn);
+            self.record_dropped_round(said);
             // The model answers again, without the tools whose calls cannot be sent back to it.
             self.rounds = self.rounds.max(self.max_rounds);
             return;
@@ -95,8 +95,8 @@ impl RecoveryStep {
     }
 
     /// Records a round that is not sent: the client has its blocks all the same.
-    fn record_dropped_round(&mut self, turn: &AssistantTurn) {
-        let dropped = dropped_rounds::drop_messages(self.format, &[&turn.message]);
+    fn record_dropped_round(&mut self, said: &ModelAnswer) {
+        let dropped = dropped_rounds::drop_messages(self.format, &[&said.message]);
         dropped.into_iter().for_each(|it| self.push_record(it));
     }
 
@@ -104,7 +104,7 @@ impl RecoveryStep {
     pub fn finish_answer(
         &mut self,
         source: &RecallSource<'_>,
-        last: &AssistantTurn,
+        last: &ModelAnswer,
         before: PrecedingText,
     ) {
         // An answer that the proxy made itself costs nothing.

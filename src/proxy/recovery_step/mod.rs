@@ -49,11 +49,12 @@ pub struct RecoveryRules<'a> {
 #[derive(Clone)]
 pub struct RecoveryStep {
     /// The memory to store if the request is answered.
-    memory: RecoveryMemory,
-    inherited: RecoveryMemory,
+    pub memory: RecoveryMemory,
+    /// The memory to store if the decisions are not carried out.
+    pub inherited: RecoveryMemory,
     pace: RecoveryPace,
     prompts: Arc<Prompts>,
-    language: Language,
+    pub language: Language,
     /// Prompts and new courses may begin.
     may_begin: bool,
     /// The request is sent without additions.
@@ -62,7 +63,7 @@ pub struct RecoveryStep {
     lists_tools: bool,
     /// The model differs from the previous generation's.
     other_model: bool,
-    format: Format,
+    pub format: Format,
     offer: Offer,
     /// Prompts may ask for a continuation block although the request lists tools.
     asks_for_text: bool,
@@ -70,7 +71,8 @@ pub struct RecoveryStep {
     binds_reasoning: bool,
     /// The proxy's tools of all requests so far.
     sent_tools: ToolSet,
-    recalls: RecallCount,
+    /// Calls of `recall` that were answered in this request.
+    pub recalls: RecallCount,
     /// The store could not keep what was last to be stored.
     may_be_lost: bool,
     injected: Option<RecoveryAction>,
@@ -92,6 +94,37 @@ impl RecoveryStep {
         rules: RecoveryRules<'_>,
         mode: GuardMode,
     ) -> Self {
+        let mut this = Self::inherit(conversation, inherited, policy, rules, mode);
+        if this.adds_nothing {
+            return this;
+        }
+        // The offer is worded in this language.
+        this.memory.language = Some(this.language);
+        this.choose_offer(conversation, policy, rules, mode);
+        if this.may_begin {
+            let state = inherited.state.as_ref();
+            let is_critical = state.is_some_and(|state| state.health == HealthLevel::Critical);
+            let is_tight = is_critical && !policy.is_open();
+            let tight = rules.settings.max_tool_result_chars;
+            this.tight_chars = Some(tight).filter(|&chars| is_tight && chars > 0);
+            this.decide_due(conversation, inherited, policy, rules.caution_waits);
+        }
+        let offers_reminders = this.offer.sure_tools().has_reminders();
+        let adds_words = offers_reminders || this.events.carried_prompt || this.events.cleared;
+        if !this.may_begin || !adds_words {
+            this.memory.language = this.inherited.language;
+        }
+        this
+    }
+
+    /// The step with what the session remembers, before anything is offered or due.
+    fn inherit(
+        conversation: &Conversation,
+        inherited: &InheritedSession,
+        policy: &Policy<'_>,
+        rules: RecoveryRules<'_>,
+        mode: GuardMode,
+    ) -> Self {
         let settings = rules.settings;
         let state = inherited.state.as_ref();
         let mut memory = state.map_or_else(RecoveryMemory::default, |state| state.recovery.clone());
@@ -104,7 +137,7 @@ impl RecoveryStep {
         let is_auxiliary = conversation.is_auxiliary();
         let may_begin = rules.wanted && mode != GuardMode::Off && !adds_nothing && !is_auxiliary;
         let language = choose_language(settings.language, memory.language, conversation);
-        let mut this = Self {
+        Self {
             inherited: memory.clone(),
             memory,
             pace: rules.pace,
@@ -128,62 +161,38 @@ impl RecoveryStep {
             rounds: 0,
             max_rounds: settings.max_rounds,
             billed: BilledTokens::default(),
-        };
-        if adds_nothing {
-            return this;
         }
-        // The offer is worded in this language.
-        this.memory.language = Some(language);
+    }
+
+    /// Chooses how the model may write reminders down and look up what was cut: by tools, in its text, or not at all.
+    fn choose_offer(
+        &mut self,
+        conversation: &Conversation,
+        policy: &Policy<'_>,
+        rules: RecoveryRules<'_>,
+        mode: GuardMode,
+    ) {
         let guard = policy.settings;
-        let profile = *this.prompt_profile(policy.profile);
-        let profile = this.format.refine_profile(profile);
+        let profile = *self.prompt_profile(policy.profile);
+        let profile = self.format.refine_profile(profile);
         let offer_rules = OfferRules {
-            recovery: settings,
+            recovery: rules.settings,
             recalls: guard.recall == RecallMode::Auto && guard.enabled && mode != GuardMode::Off,
             // New reminder tools wait with the prompt, unless a cut brings them.
-            may_prompt: may_begin && !rules.caution_waits,
-            may_begin,
+            may_prompt: self.may_begin && !rules.caution_waits,
+            may_begin: self.may_begin,
             waits_for_cut: policy.profile.past_reasoning == PastReasoning::Refused,
             takes_entry: profile.tools_entry.is_some(),
         };
-        this.offer = tool::decide_offer(conversation, offer_rules, &this.memory);
-        if this.offer == Offer::Text && (!may_begin || rules.caution_waits) {
-            this.offer = Offer::Nothing;
+        self.offer = tool::decide_offer(conversation, offer_rules, &self.memory);
+        if self.offer == Offer::Text && (!self.may_begin || rules.caution_waits) {
+            self.offer = Offer::Nothing;
         }
-        if may_begin {
-            let is_critical = state.is_some_and(|state| state.health == HealthLevel::Critical);
-            let is_tight = is_critical && !policy.is_open();
-            let tight = settings.max_tool_result_chars;
-            this.tight_chars = Some(tight).filter(|&chars| is_tight && chars > 0);
-            this.decide_due(conversation, inherited, policy, rules.caution_waits);
-        }
-        let offers_reminders = this.offer.sure_tools().has_reminders();
-        if !may_begin || !(offers_reminders || this.events.carried_prompt || this.events.cleared) {
-            this.memory.language = this.inherited.language;
-        }
-        this
     }
 
     /// Whether no further round may begin: the last one offered no tools.
     pub const fn is_exhausted(&self) -> bool {
         self.rounds > self.max_rounds
-    }
-
-    pub const fn format(&self) -> Format {
-        self.format
-    }
-
-    pub const fn language(&self) -> Language {
-        self.language
-    }
-
-    pub const fn memory(&self) -> &RecoveryMemory {
-        &self.memory
-    }
-
-    /// The memory to store if the decisions are not carried out.
-    pub const fn inherited_memory(&self) -> &RecoveryMemory {
-        &self.inherited
     }
 
     /// Whether a new course begins with this request.
@@ -200,11 +209,6 @@ impl RecoveryStep {
         let found = Some(self.recalls.found).filter(|found| *found > 0);
         let recalled = found.map(|found| format!("recalled={found}"));
         prompt.into_iter().chain(course).chain(recalled).collect()
-    }
-
-    /// Calls of `recall` that were answered in this request.
-    pub const fn count_recalls(&self) -> RecallCount {
-        self.recalls
     }
 
     /// The level of the prompt that is new with this request.

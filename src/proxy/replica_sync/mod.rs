@@ -17,7 +17,6 @@ mod row;
 
 use std::{
     collections::BTreeSet,
-    fmt,
     num::NonZeroUsize,
     sync::Arc,
     time::{Duration, Instant, SystemTime},
@@ -287,12 +286,6 @@ impl SyncState {
         if self.changed.len() < MAX_MODELS {
             self.changed.insert((provider.into(), model.into()));
         }
-    }
-}
-
-impl fmt::Debug for ReplicaSync {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReplicaSync").finish_non_exhaustive()
     }
 }
 

@@ -118,7 +118,7 @@ fn count_actions(session: &SessionContext, planned: &PlannedRequest) {
     metrics.cleared_messages.inc_by(cleared as u64);
     let lowered = &metrics.lowered_answer_caps;
     lowered.inc_by(u64::from(planned.lowers_cap()));
-    let recalls = planned.recovery.count_recalls();
+    let recalls = planned.recovery.recalls;
     for (outcome, count) in [("found", recalls.found), ("missed", recalls.missed)] {
         let recalls = metrics.recalls.with_label_values(&[outcome]);
         recalls.inc_by(count.into());

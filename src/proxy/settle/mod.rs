@@ -22,7 +22,7 @@ use crate::{
         response_headers::{build_end_headers, stream_comment},
         summary::{SummarySource, begin_summary_after, keep_for_summary, run_summary},
     },
-    relay::{AssistantTurn, PrecedingText, ResponseSummary, StreamFooter, TurnDriver},
+    relay::{AnswerDriver, ModelAnswer, PrecedingText, ResponseSummary, StreamFooter},
 };
 
 /// What is kept of a request for the end of its streamed answer: all but its body, unless a summary may need that.
@@ -64,11 +64,11 @@ impl StreamEnd {
 
 /// Ends a stream that no further request follows.
 #[async_trait]
-impl TurnDriver for StreamEnd {
+impl AnswerDriver for StreamEnd {
     async fn end_answer(
         self: Box<Self>,
         response: ResponseSummary,
-        _: AssistantTurn,
+        _: ModelAnswer,
         _: PrecedingText,
     ) -> StreamFooter {
         self.settle(response).await

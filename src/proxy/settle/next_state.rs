@@ -95,7 +95,7 @@ fn judge_level(planned: &PlannedRequest, answer: JudgedAnswer<'_>) -> HealthLeve
 /// Recovery's memory after an answer of that level.
 fn recovery_memory(planned: &PlannedRequest, level: HealthLevel) -> recovery::RecoveryMemory {
     if planned.mode != GuardMode::Guard {
-        return planned.recovery.inherited_memory().clone();
+        return planned.recovery.inherited.clone();
     }
     let level = match level {
         HealthLevel::Caution if !planned.target.has_meaningful_caution() => HealthLevel::Unknown,

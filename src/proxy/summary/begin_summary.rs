@@ -143,9 +143,9 @@ fn begin_job(
     let is_valid =
         planned.reasoning.drop_by.is_none() && planned.knowledge.knows_newest_answer(&conversation);
     let repeats = is_same && (is_valid || !conversation.has_past_thinking());
-    let language = planned.recovery.language();
+    let language = planned.recovery.language;
     // SECURITY: drawn after the conversation was written, and never shown.
-    let nonce = ticket.id.to_bytes();
+    let nonce = ticket.id.0;
     Some(SummaryJob {
         ticket,
         client: source,

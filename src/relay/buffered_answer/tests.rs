@@ -6,8 +6,8 @@ use super::{BufferedAnswer, buffer_filtered_answer};
 use crate::{
     json::text::digest_text,
     relay::{
-        AnswerFilter, AssistantTurn, BadAnswer, Format, PrecedingText, ResponseSummary,
-        StreamFooter, TurnDriver,
+        AnswerDriver, AnswerFilter, BadAnswer, Format, ModelAnswer, PrecedingText, ResponseSummary,
+        StreamFooter,
     },
     wire::{Body, whole_body},
 };
@@ -22,12 +22,12 @@ const FILTER: AnswerFilter = AnswerFilter {
 
 struct Scripted {
     answers: Vec<Response<Body>>,
-    turns: Vec<AssistantTurn>,
+    turns: Vec<ModelAnswer>,
 }
 
 #[async_trait]
-impl TurnDriver for Scripted {
-    async fn next_turn(&mut self, turn: AssistantTurn) -> Option<Response<Body>> {
+impl AnswerDriver for Scripted {
+    async fn next_answer(&mut self, turn: ModelAnswer) -> Option<Response<Body>> {
         self.turns.push(turn);
         (!self.answers.is_empty()).then(|| self.answers.remove(0))
     }
@@ -35,16 +35,16 @@ impl TurnDriver for Scripted {
     async fn end_answer(
         self: Box<Self>,
         _: ResponseSummary,
-        _: AssistantTurn,
+        _: ModelAnswer,
         _: PrecedingText,
     ) -> StreamFooter {
         StreamFooter::default()
     }
 }
 
-type Read = Result<(BufferedAnswer, AssistantTurn, PrecedingText), BadAnswer>;
+type Read = Result<(BufferedAnswer, ModelAnswer, PrecedingText), BadAnswer>;
 
-async fn read(first: Response<Body>, answers: Vec<Response<Body>>) -> (Read, Vec<AssistantTurn>) {
+async fn read(first: Response<Body>, answers: Vec<Response<Body>>) -> (Read, Vec<ModelAnswer>) {
     let mut driver = Scripted {
         answers,
         turns: Vec::new(),
@@ -66,7 +66,7 @@ fn on_any_thread<F: Future + Send>(future: F) -> F {
     future
 }
 
-fn complete(read: Read) -> (String, ResponseSummary, AssistantTurn, PrecedingText) {
+fn complete(read: Read) -> (String, ResponseSummary, ModelAnswer, PrecedingText) {
     match read.unwrap() {
         (BufferedAnswer::Complete { body, summary, .. }, turn, preceding) => (
             String::from_utf8(body.to_vec()).unwrap(),

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use super::{Pipeline, PipelineOutput, StreamOptions};
 use crate::{
     conversation::{Format, answer_digest},
-    format::{AnswerRewriter, ResponseSummarizer, RewrittenAnswer},
-    relay::{AnswerFilter, AssistantTurn, PrecedingText, ResponseSummary},
+    format::{AnswerRewriter, RewrittenAnswer},
+    relay::{AnswerFilter, ModelAnswer, PrecedingText, ResponseSummary},
 };
 
 mod asked_model;
@@ -40,7 +40,7 @@ const DONE: &str = "data: [DONE]\n\n";
 #[derive(Clone, Debug, PartialEq)]
 struct Relayed {
     bytes: String,
-    turns: Vec<AssistantTurn>,
+    turns: Vec<ModelAnswer>,
     preceding: PrecedingText,
     summary: ResponseSummary,
     ended: usize,
@@ -87,7 +87,7 @@ fn run_pipeline<'a>(
                 "the answer was not for the proxy: {out:?}"
             );
             turns.push(pipeline.begin_answer());
-        } else if pipeline.is_drained() {
+        } else if pipeline.drained {
             panic!("the first answer was the last");
         }
         for piece in cut(answer.as_bytes()) {
@@ -96,7 +96,7 @@ fn run_pipeline<'a>(
         pipeline.finish_stream(false, &mut out);
     }
     assert!(!pipeline.is_for_proxy(), "another answer is wanted");
-    turns.push(pipeline.assistant_turn());
+    turns.push(pipeline.model_answer());
     let (mut bytes, mut ended) = (Vec::new(), usize::MAX);
     for piece in out {
         match piece {
@@ -239,24 +239,19 @@ fn client_call(index: u64) -> ClientCall {
 }
 
 /// Rewrites whole answers in turn. Each comes with its turn; one for the proxy only becomes empty.
-fn whole(filter: AnswerFilter, answers: &[String]) -> Vec<(Bytes, AssistantTurn)> {
+fn whole(filter: AnswerFilter, answers: &[String]) -> Vec<(Bytes, ModelAnswer)> {
     whole_as(Format::Chat, filter, answers)
 }
 
-fn whole_as(
-    format: Format,
-    filter: AnswerFilter,
-    answers: &[String],
-) -> Vec<(Bytes, AssistantTurn)> {
+fn whole_as(format: Format, filter: AnswerFilter, answers: &[String]) -> Vec<(Bytes, ModelAnswer)> {
     let mut rewriter = AnswerRewriter::new(format, filter, None);
-    let mut summarizer = ResponseSummarizer::default();
     let mut read = Vec::new();
     for answer in answers {
         let answer = answer.clone().into();
-        match rewriter.take_whole(&answer, &mut summarizer) {
+        match rewriter.take_whole(&answer) {
             Some(RewrittenAnswer::ForProxy(turn)) => read.push((Bytes::new(), turn)),
-            Some(RewrittenAnswer::ForClient { json, turn }) => {
-                read.push((json, turn));
+            Some(RewrittenAnswer::ForClient { json, said }) => {
+                read.push((json, said));
                 return read;
             }
             None => panic!("it cannot be read"),

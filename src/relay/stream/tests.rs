@@ -18,8 +18,8 @@ use http_body_util::{BodyExt, StreamBody};
 use super::{FooterOptions, StreamOptions};
 use crate::{
     relay::{
-        self, AnswerFilter, AssistantTurn, Format, PrecedingText, ResponseSummary, StreamFooter,
-        TurnDriver,
+        self, AnswerDriver, AnswerFilter, Format, ModelAnswer, PrecedingText, ResponseSummary,
+        StreamFooter,
     },
     wire::{Body, whole_body},
 };
@@ -50,11 +50,11 @@ struct Ending {
 }
 
 #[async_trait]
-impl TurnDriver for Ending {
+impl AnswerDriver for Ending {
     async fn end_answer(
         self: Box<Self>,
         summary: ResponseSummary,
-        _: AssistantTurn,
+        _: ModelAnswer,
         _: PrecedingText,
     ) -> StreamFooter {
         (self.on_end)(summary).await
@@ -129,8 +129,8 @@ const USAGE: &str = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"comp
 /// What the driver was called with.
 #[derive(Default)]
 struct DriverCalls {
-    turns: Vec<AssistantTurn>,
-    end: Option<(ResponseSummary, AssistantTurn, PrecedingText)>,
+    turns: Vec<ModelAnswer>,
+    end: Option<(ResponseSummary, ModelAnswer, PrecedingText)>,
 }
 
 /// Gives these answers, then none.
@@ -142,8 +142,8 @@ struct Scripted {
 }
 
 #[async_trait]
-impl TurnDriver for Scripted {
-    async fn next_turn(&mut self, turn: AssistantTurn) -> Option<Response<Body>> {
+impl AnswerDriver for Scripted {
+    async fn next_answer(&mut self, turn: ModelAnswer) -> Option<Response<Body>> {
         self.calls.lock().unwrap().turns.push(turn);
         if !self.left_out.is_empty() {
             self.left_out.remove(0);
@@ -158,7 +158,7 @@ impl TurnDriver for Scripted {
     async fn end_answer(
         self: Box<Self>,
         summary: ResponseSummary,
-        last: AssistantTurn,
+        last: ModelAnswer,
         preceding: PrecedingText,
     ) -> StreamFooter {
         let earlier = self
@@ -261,7 +261,7 @@ async fn without_a_next_answer_the_stream_breaks() {
         assert_eq!(calls.turns.len(), 1);
         let (summary, last, _) = calls.end.as_ref().unwrap();
         assert!(!summary.is_complete());
-        assert_eq!(*last, AssistantTurn::default());
+        assert_eq!(*last, ModelAnswer::default());
     }
 }
 

@@ -14,9 +14,7 @@ use crate::{
 };
 
 fn account(sessions: &Sessions, name: &str) -> Account {
-    sessions
-        .tenants()
-        .derive_account(ClientIdentity::Named(name))
+    sessions.tenants.derive_account(ClientIdentity::Named(name))
 }
 
 /// A clear by an account, or by the administrator; `None` if there is no such session.

@@ -73,7 +73,7 @@ async fn a_store_gets_encrypted_bytes_only() {
     let sessions = keyed(&store, Some(1));
     let state = first_turn(&sessions).await;
     let client = ClientIdentity::Named("a");
-    let account = sessions.tenants().derive_account(client);
+    let account = sessions.tenants.derive_account(client);
     let clear = sessions.add_command(Some(&account), state.session, SessionCommand::Clear);
     assert!(clear.await.unwrap().unwrap().clear_pending);
     let written = store.written.lock().unwrap().clone();

@@ -24,6 +24,13 @@ const LIMITS: StoreConfig = StoreConfig {
     encrypt_key: None,
 };
 
+impl MemoryStore {
+    /// Sessions in memory, including expired ones that no write has removed.
+    fn len(&self) -> usize {
+        self.sessions.lock().records.len()
+    }
+}
+
 /// A store with a clock that the test moves.
 fn clocked(config: &StoreConfig) -> (MemoryStore, Arc<AtomicU64>) {
     let now = Arc::new(AtomicU64::new(1_000));

@@ -94,7 +94,7 @@ fn record(metrics: &Arc<Metrics>, model: &str, is_known: bool) -> RequestRecord 
     let mut record = RequestRecord::new(&Method::POST, "/");
     record.in_flight = Some(metrics.begin_request());
     let labels = metrics.label_model(Operation::Chat, "up", model, || is_known);
-    record.notes().facts().model_labels = Some(labels);
+    record.notes.facts().model_labels = Some(labels);
     record.outcome = Some("done");
     record
 }
@@ -103,7 +103,7 @@ fn record(metrics: &Arc<Metrics>, model: &str, is_known: bool) -> RequestRecord 
 fn a_generation_is_counted_under_its_model() {
     let metrics = Arc::new(Metrics::default());
     let done = record(&metrics, "m", true);
-    let mut facts = done.notes().facts();
+    let mut facts = done.notes.facts();
     facts.guard_took = Some(Duration::from_micros(80));
     facts.is_stream = true;
     facts.generation = Some(GenerationFacts {

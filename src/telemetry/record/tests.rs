@@ -41,7 +41,7 @@ fn one_line_is_written_when_the_answer_ends() {
     let line = logged(|| {
         let mut record = RequestRecord::new(&Method::POST, "/v1/chat/completions");
         record.set_model("m");
-        let mut facts = record.notes().facts();
+        let mut facts = record.notes.facts();
         facts.provider = Some("up".to_owned());
         facts.attempts = Some(2);
         drop(facts);

@@ -89,7 +89,7 @@ impl Events {
 fn anonymous_account(proxy: &RunningProxy) -> Account {
     let app = proxy.live.app();
     app.sessions
-        .tenants()
+        .tenants
         .derive_account(ClientIdentity::Anonymous)
 }
 

@@ -11,8 +11,8 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use plimsoll::{
     relay::{
-        self, AnswerFilter, AssistantTurn, Format, PrecedingText, ResponseSummary, StreamFooter,
-        StreamOptions, TurnDriver,
+        self, AnswerDriver, AnswerFilter, Format, ModelAnswer, PrecedingText, ResponseSummary,
+        StreamFooter, StreamOptions,
     },
     wire::Body,
 };
@@ -36,7 +36,7 @@ struct Came {
     bytes: Vec<u8>,
     whole: bool,
     heard: Option<ResponseSummary>,
-    spoken: Vec<AssistantTurn>,
+    spoken: Vec<ModelAnswer>,
 }
 
 pub(super) fn check(stream: &[u8], cut: u8, way: u8) {
@@ -134,7 +134,7 @@ async fn read(mut body: Body) -> Came {
 }
 
 enum Told {
-    Round(Box<AssistantTurn>),
+    Round(Box<ModelAnswer>),
     Ended(Box<ResponseSummary>),
 }
 
@@ -146,8 +146,8 @@ struct Turns {
 }
 
 #[async_trait]
-impl TurnDriver for Turns {
-    async fn next_turn(&mut self, spoken: AssistantTurn) -> Option<Response<Body>> {
+impl AnswerDriver for Turns {
+    async fn next_answer(&mut self, spoken: ModelAnswer) -> Option<Response<Body>> {
         let _ = self.tell.send(Told::Round(Box::new(spoken)));
         self.left = self.left.checked_sub(1)?;
         Some(answer(&[NEXT]))
@@ -156,7 +156,7 @@ impl TurnDriver for Turns {
     async fn end_answer(
         self: Box<Self>,
         heard: ResponseSummary,
-        last: AssistantTurn,
+        last: ModelAnswer,
         _: PrecedingText,
     ) -> StreamFooter {
         let _ = self.tell.send(Told::Round(Box::new(last)));

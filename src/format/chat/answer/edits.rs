@@ -10,7 +10,7 @@ use super::{ChatAnswer, assemble::Deltas, read_answer};
 use crate::{
     conversation::{Field, edit::Edits},
     format::{
-        AnswerEvent, ResponseSummarizer, RewrittenAnswer,
+        AnswerEvent, RewrittenAnswer,
         answer_rewriter::{
             BlockAnswer, BlockState, BlockTracker, FormatRewriter, JoinedResponse, ParsedEvent,
             TrackedEvent,
@@ -71,16 +71,15 @@ impl BlockAnswer for ChatAnswer {
         current: &BlockState<Self>,
         closing: bool,
         edits: &mut Edits,
-        summarizer: &mut ResponseSummarizer,
     ) -> bool {
         let (json, answer) = (&event.message.data, &event.answer);
         let blocks = &current.blocks;
         joined.keep_first_id(json, answer, edits);
         let Some(message) = &answer.first else {
-            joined.edit_reports(event, blocks, closing, edits, summarizer);
+            joined.edit_reports(event, blocks, closing, edits);
             return true;
         };
-        let hides_text = joined.edit_texts(event, edits, summarizer);
+        let hides_text = joined.edit_texts(event, edits);
         let mut removed = remove_proxy_calls(event, blocks, edits);
         let (mut is_bare, mut has_role) = (true, false);
         for (removed, member) in removed.members.iter_mut().zip(&message.members) {
@@ -106,16 +105,12 @@ impl BlockAnswer for ChatAnswer {
             let members: Vec<Span> = message.members.iter().map(Field::full_span).collect();
             edits.remove_items(&members, |at| removed.members[at]);
         }
-        joined.edit_reports(event, blocks, closing, edits, summarizer);
+        joined.edit_reports(event, blocks, closing, edits);
         true
     }
 
-    fn take_whole(
-        rewriter: &mut FormatRewriter<Self>,
-        json: &Bytes,
-        summarizer: &mut ResponseSummarizer,
-    ) -> Option<RewrittenAnswer> {
-        rewriter.take_message(json, summarizer)
+    fn take_whole(rewriter: &mut FormatRewriter<Self>, json: &Bytes) -> Option<RewrittenAnswer> {
+        rewriter.take_message(json)
     }
 }
 
@@ -134,12 +129,11 @@ impl JoinedResponse<ChatAnswer> {
 
     /// Edits finish reason and usage, and reports all but the texts to the summarizer.
     fn edit_reports(
-        &self,
+        &mut self,
         event: &ParsedEvent<ChatAnswer>,
         calls: &BlockTracker,
         closing: bool,
         edits: &mut Edits,
-        summarizer: &mut ResponseSummarizer,
     ) {
         let mut slots = event.tracked.calls.iter();
         for part in &event.answer.events {
@@ -154,12 +148,15 @@ impl JoinedResponse<ChatAnswer> {
                         0 => usage,
                         _ => self.add_completions(usage),
                     });
-                    summarizer.add_usage(usage);
+                    self.summarizer.add_usage(usage);
                 }
                 AnswerEvent::Finish(finish) if closing && finish.first => {
                     edits.replace(finish.reason.quoted_span(), "null");
                 }
-                part => summarizer.add_events(&event.message.data, std::slice::from_ref(part)),
+                part => {
+                    let (json, events) = (&event.message.data, std::slice::from_ref(part));
+                    self.summarizer.add_events(json, events);
+                }
             }
         }
     }

@@ -8,7 +8,7 @@ use super::ChatAnswer;
 use crate::{
     conversation::edit::Edits,
     format::{
-        ResponseSummarizer, RewrittenAnswer,
+        RewrittenAnswer,
         answer_rewriter::{BlockAnswer, FormatRewriter, ParsedEvent},
     },
     json::scan::JsonKind,
@@ -17,11 +17,7 @@ use crate::{
 
 impl FormatRewriter<ChatAnswer> {
     /// Takes the next answer in one piece, a message; `None` if it cannot be read.
-    pub(super) fn take_message(
-        &mut self,
-        json: &Bytes,
-        summarizer: &mut ResponseSummarizer,
-    ) -> Option<RewrittenAnswer> {
+    pub(super) fn take_message(&mut self, json: &Bytes) -> Option<RewrittenAnswer> {
         let message = SseMessage {
             name: Bytes::new(),
             data: json.clone(),
@@ -32,19 +28,19 @@ impl FormatRewriter<ChatAnswer> {
         self.current.decide_event(&mut event);
         let joined = &mut self.joined;
         if self.current.is_for_proxy() {
-            let texts = joined.take_texts(&event, summarizer);
+            let texts = joined.take_texts(&event);
             let texts: Vec<_> = texts.map(|(_, text)| text.into_owned()).collect();
             joined.earlier_content.extend(texts.concat());
-            return Some(RewrittenAnswer::ForProxy(self.begin_answer(summarizer)));
+            return Some(RewrittenAnswer::ForProxy(self.begin_answer()));
         }
         let mut edits = Edits::default();
-        ChatAnswer::edit_event(joined, &event, &self.current, false, &mut edits, summarizer);
+        ChatAnswer::edit_event(joined, &event, &self.current, false, &mut edits);
         joined.edit_model(json, &event.answer, &mut edits);
         let earlier = std::mem::take(&mut joined.earlier_content);
         insert_text(json, &event.answer, earlier, &mut edits);
         Some(RewrittenAnswer::ForClient {
             json: edits.apply(json).to_bytes(),
-            turn: self.to_assistant_turn(),
+            said: self.to_model_answer(),
         })
     }
 }

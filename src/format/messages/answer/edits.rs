@@ -5,7 +5,7 @@ use super::{EventKind, MessagesAnswer, assemble::BlockParts, read_answer};
 use crate::{
     conversation::edit::Edits,
     format::{
-        ResponseSummarizer, UsageCountKind, UsageReport,
+        UsageCountKind, UsageReport,
         answer_rewriter::{
             BlockAnswer, BlockState, BlockStep, JoinedResponse, KeptBlocks, NewBlock, ParsedEvent,
             WholeBlock,
@@ -71,14 +71,13 @@ impl BlockAnswer for MessagesAnswer {
         current: &BlockState<Self>,
         _closing: bool,
         edits: &mut Edits,
-        summarizer: &mut ResponseSummarizer,
     ) -> bool {
         let (json, answer) = (&event.message.data, &event.answer);
         let is_known = answer.kind != EventKind::Other || event.tracked.slot.is_some();
         let index = answer.index.filter(|_| is_known);
         joined.edit_index(index, answer.kind == EventKind::BlockStart, current, edits);
-        joined.edit_texts(event, edits, summarizer);
-        answer.edit_reports(json, joined, current, edits, summarizer);
+        joined.edit_texts(event, edits);
+        answer.edit_reports(json, joined, current, edits);
         // The client has the beginning of the first message.
         !(joined.continued && answer.kind == EventKind::MessageStart)
     }

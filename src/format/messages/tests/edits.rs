@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{RESULTS, STEP, TASK, applied, authors, request};
 use crate::{
     conversation::{Author, Format, NewItems, edit::Edits, units},
-    format::{AnswerLimit, AssistantTurn, ProxyToolCall, TextRequest, messages::write},
+    format::{AnswerLimit, ModelAnswer, ProxyToolCall, TextRequest, messages::write},
 };
 
 #[test]
@@ -124,12 +124,12 @@ fn written_items_are_read_back() {
     assert_eq!(units::split_units(&found).len(), 2);
     let list: Value = serde_json::from_str(&format!("[{}]", write::write_entries(&items))).unwrap();
     assert_eq!(list[1]["content"].as_array().unwrap().len(), 2);
-    let turn = AssistantTurn {
+    let turn = ModelAnswer {
         message: answer.into(),
         proxy_calls: vec![call],
-        ..AssistantTurn::default()
+        ..ModelAnswer::default()
     };
-    let written = |turn: &AssistantTurn, max_bytes, max_argument_bytes| {
+    let written = |turn: &ModelAnswer, max_bytes, max_argument_bytes| {
         let item = format.answer_item(turn, max_bytes, max_argument_bytes);
         item.map(String::from)
     };
@@ -145,7 +145,7 @@ fn written_items_are_read_back() {
     let message = format!(
         r#"{{"role":"assistant","content":[{thinking},{{"type":"text","text":"{long}"}},{call_json}]}}"#
     );
-    let turn = AssistantTurn {
+    let turn = ModelAnswer {
         message: message.into(),
         ..turn
     };
@@ -154,7 +154,7 @@ fn written_items_are_read_back() {
     assert_eq!(written(&turn, reduced.len() - 1, 1 << 20), None);
     let emptied = written(&turn, 1 << 20, 0).unwrap();
     assert!(emptied.contains(thinking) && emptied.contains(r#""input":{}"#));
-    let lost = AssistantTurn {
+    let lost = ModelAnswer {
         message: "".into(),
         ..turn
     };

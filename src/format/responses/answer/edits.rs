@@ -8,7 +8,7 @@ use super::{EventKind, OutputItem, ResponsesAnswer, assemble::KeptOutput, read_a
 use crate::{
     conversation::edit::Edits,
     format::{
-        ResponseSummarizer, SentEvents,
+        SentEvents,
         answer_rewriter::{
             BlockAnswer, BlockState, BlockStep, CutBlock, JoinedResponse, NewBlock, ParsedEvent,
             WholeBlock,
@@ -69,7 +69,6 @@ impl BlockAnswer for ResponsesAnswer {
         current: &BlockState<Self>,
         _closing: bool,
         edits: &mut Edits,
-        summarizer: &mut ResponseSummarizer,
     ) -> bool {
         let (json, answer) = (&event.message.data, &event.answer);
         // The client has the beginning of the first answer.
@@ -81,7 +80,7 @@ impl BlockAnswer for ResponsesAnswer {
         }
         let begins = answer.kind == EventKind::ItemBegin;
         joined.edit_index(answer.output_index, begins, current, edits);
-        joined.edit_texts(event, edits, summarizer);
+        joined.edit_texts(event, edits);
         let item_texts = answer.item.iter().flat_map(OutputItem::message_texts);
         for text in answer.repeated_text.iter().chain(item_texts) {
             if let Some(visible) = current.cut_repeated_text(text.raw_bytes(json)) {
@@ -91,7 +90,7 @@ impl BlockAnswer for ResponsesAnswer {
         if answer.kind == EventKind::End {
             joined.edit_end(json, answer, current, edits);
         }
-        answer.edit_reports(json, joined, current, edits, summarizer);
+        answer.edit_reports(json, joined, current, edits);
         if let Some((number, span)) = answer.sequence_number {
             let next = joined.sent.next_number.unwrap_or(number);
             if next != number {

@@ -62,7 +62,7 @@ fn an_answer_that_is_too_long_keeps_its_reasoning_and_its_calls() {
     let format = Format::Responses;
     let message =
         [reasoning("rs_1"), answer(&"long ".repeat(500)), call("c")].map(|it| it.to_string());
-    let turn = AssistantTurn {
+    let turn = ModelAnswer {
         message: message.join(",").into(),
         proxy_calls: vec![ProxyToolCall {
             id: "c".into(),

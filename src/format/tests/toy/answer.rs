@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 use crate::{
     conversation::edit::Edits,
     format::{
-        AnswerEvent, AnswerEvents, CallFragment, Finish, FinishKind, ResponseSummarizer,
-        UsageCount, UsageCountKind, UsageReport,
+        AnswerEvent, AnswerEvents, CallFragment, Finish, FinishKind, UsageCount, UsageCountKind,
+        UsageReport,
         answer::usage::{Usage, parse_count},
         answer_rewriter::{
             AssembledCall, BlockAnswer, BlockAssembler, BlockState, BlockStep, JoinedResponse,
@@ -290,13 +290,12 @@ impl BlockAnswer for ToyAnswer {
         current: &BlockState<Self>,
         _closing: bool,
         edits: &mut Edits,
-        summarizer: &mut ResponseSummarizer,
     ) -> bool {
         let (json, answer) = (&event.message.data, &event.answer);
         let begins = answer.piece.new_block(json).is_some();
         joined.edit_index(answer.index, begins, current, edits);
-        joined.edit_texts(event, edits, summarizer);
-        answer.edit_reports(json, joined, current, edits, summarizer);
+        joined.edit_texts(event, edits);
+        answer.edit_reports(json, joined, current, edits);
         // The client has the beginning of the first answer.
         !(joined.continued && answer.tag.is_some())
     }

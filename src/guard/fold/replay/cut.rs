@@ -13,18 +13,18 @@ use crate::{
     json::{scan::Span, text},
 };
 
-/// The part of the room beside what is fixed that the newest units take in any case.
+/// The newest units stay as they are while anything else can be cut, up to one part in this many of the room.
 const TAIL_SHARE: u32 = 10;
-/// The part of that room up to which the user's newest message stays, whatever else does not fit.
+/// The user's newest message stays up to one part in this many of the room, whatever else does not fit.
 const QUESTION_SHARE: u32 = 4;
-/// The part of the window up to which it stays where there is hardly any room.
+/// It also stays up to one part in this many of the window, which is more where there is hardly any room.
 const LEAST_QUESTION_SHARE: u32 = 32;
 /// Longer words are data, such as a hash or a file in base64: a ledger does not repeat them.
 const MAX_WORD_BYTES: usize = 100;
 
 impl Replay<'_> {
     /// Makes the request that ended at unit `at` fit, and leaves room for the next ones. Units from `newest` on stay.
-    pub(super) fn cut(&mut self, at: usize, newest: usize, now: &mut Moment) {
+    pub(super) fn make_deep_cut(&mut self, at: usize, newest: usize, now: &mut Moment) {
         if now.kept.list_unpinned(newest).is_empty() && now.kept.list_open(newest).is_empty() {
             return;
         }

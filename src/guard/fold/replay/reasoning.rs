@@ -8,7 +8,7 @@ use crate::{
     guard::{
         fold::cut_state::CutState,
         request::{
-            epoch::{Epoch, count_places},
+            answer_place::{AnswerPlace, count_places},
             estimate,
             view::RequestView,
         },
@@ -103,12 +103,12 @@ impl Replay<'_> {
     }
 
     /// The first answer whose reasoning is sent, by the cuts of the replay.
-    pub(in crate::guard) fn find_epoch(&self) -> Epoch {
+    pub(in crate::guard) fn find_epoch(&self) -> AnswerPlace {
         if self.reasoning.leaves_out_all {
             return self.knowledge.find_next_answer(self.view.conversation);
         }
         let until = self.reasoning.left_out_until;
-        Epoch {
+        AnswerPlace {
             place: units::count_messages_before(self.view.units, until),
             round: 0,
         }
@@ -116,7 +116,11 @@ impl Replay<'_> {
 
     /// Raw tokens of the reasoning before `epoch` in units that stay: all, and those that the replay counts among what is
     /// sent.
-    pub(in crate::guard) fn stale_tokens(&self, state: &CutState, epoch: Epoch) -> (u32, u32) {
+    pub(in crate::guard) fn stale_tokens(
+        &self,
+        state: &CutState,
+        epoch: AnswerPlace,
+    ) -> (u32, u32) {
         if self.reasoning.is_empty() {
             return (0, 0);
         }

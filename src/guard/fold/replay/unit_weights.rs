@@ -22,7 +22,7 @@ pub(super) struct UnitWeights {
     /// What stands between two units, and goes with either.
     gaps: Vec<InjectedGap>,
     /// What stands beside the messages.
-    beside: u32,
+    pub(super) beside: u32,
 }
 
 impl UnitWeights {
@@ -80,11 +80,6 @@ impl UnitWeights {
     /// Raw tokens of what stays if unit `at` goes.
     pub(super) fn of_bound(&self, at: usize) -> u32 {
         self.bound[at]
-    }
-
-    /// Raw tokens of what stands beside the messages.
-    pub(super) fn beside(&self) -> u32 {
-        self.beside
     }
 
     /// Raw tokens of a request with the longest note, of which nothing was cut.

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{PlacedInjections, PlacedRecords};
 use crate::{
     conversation::edit::Edits,
-    guard::request::epoch::{Epoch, count_places},
+    guard::request::answer_place::{AnswerPlace, count_places},
 };
 
 impl PlacedInjections<'_> {
     /// Whether the reasoning of an answer is left out: it is stale, or another provider's.
-    pub(super) fn is_stale(&self, made: Epoch, epoch: Epoch) -> bool {
+    pub(super) fn is_stale(&self, made: AnswerPlace, epoch: AnswerPlace) -> bool {
         let is_foreign = || {
             self.foreign
                 .iter()
@@ -39,7 +39,7 @@ impl PlacedInjections<'_> {
         &self,
         kept: &[bool],
         removed: &BTreeSet<usize>,
-        epoch: Epoch,
+        epoch: AnswerPlace,
         edits: &mut Edits,
     ) -> usize {
         if !self.view.refuses_stale_reasoning() && self.foreign.is_empty() {
@@ -51,7 +51,7 @@ impl PlacedInjections<'_> {
         let with_records: BTreeMap<usize, &PlacedRecords<'_>> = with_records.collect();
         let stale = conversation.items.iter().enumerate().filter(|&(at, _)| {
             let records = with_records.get(&at);
-            let made = Epoch {
+            let made = AnswerPlace {
                 place: places[at],
                 round: records.map_or(0, |records| records.rounds),
             };

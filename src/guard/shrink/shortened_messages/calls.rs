@@ -41,7 +41,7 @@ impl ShortenedMessages<'_> {
             let arguments = arguments.iter().map(|it| it.chars_within(most));
             arguments.sum::<usize>() + text_chars.min(most)
         };
-        let tight = self.limit_of(at).map_or(usize::MAX, |it| it.chars());
+        let tight = self.limit_of(at).map_or(usize::MAX, |it| it.amount());
         let mut most = chars_within(usize::MAX).min(tight);
         for round in 0.. {
             let over = self.tokens[at].saturating_sub(target);

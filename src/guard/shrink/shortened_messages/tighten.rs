@@ -49,7 +49,7 @@ impl ShortenedMessages<'_> {
         let excess = excess.saturating_add(ROUNDING);
         let target = before.saturating_sub(excess);
         let (all, least) = attachments::weigh_newest(self.view, at);
-        let limit = self.limit_of(at).map(|limit| limit.chars() as u32);
+        let limit = self.limit_of(at).map(|limit| limit.amount() as u32);
         let now = limit.unwrap_or(all);
         if now.saturating_sub(excess) < least || now < excess {
             return 0;

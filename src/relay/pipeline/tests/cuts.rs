@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     conversation::Format,
-    format::{AnswerRewriter, ResponseSummarizer},
+    format::AnswerRewriter,
     relay::{
         pipeline::PipelineOutput,
         tests::{random_pieces, recordings},
@@ -146,11 +146,10 @@ proptest! {
             }
         }
         let mut rewriter = AnswerRewriter::new(Format::Chat, BOTH, None);
-        let mut summarizer = ResponseSummarizer::default();
         for line in stream.split(|byte| *byte == b'\n') {
             let json = line.strip_prefix(b"data: ").unwrap_or(line);
             let json: Vec<u8> = String::from_utf8_lossy(json).replace("\"delta\"", "\"message\"").into();
-            let _ = rewriter.take_whole(&json.into(), &mut summarizer);
+            let _ = rewriter.take_whole(&json.into());
         }
     }
 
@@ -172,7 +171,7 @@ proptest! {
                 }
                 turns.push(pipeline.begin_answer());
             }
-            turns.push(pipeline.assistant_turn());
+            turns.push(pipeline.model_answer());
             let bytes: Vec<u8> = out.into_iter().flat_map(|piece| match piece {
                 PipelineOutput::Bytes(bytes) => bytes.to_vec(),
                 PipelineOutput::End => Vec::new(),

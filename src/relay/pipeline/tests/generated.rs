@@ -108,7 +108,7 @@ pub(super) fn check_damaged_stream(format: Format, stream: &[u8], size: usize) {
             }
             turns.push(pipeline.begin_answer());
         }
-        turns.push(pipeline.assistant_turn());
+        turns.push(pipeline.model_answer());
         let bytes = out.into_iter().filter_map(|piece| match piece {
             PipelineOutput::Bytes(bytes) => Some(bytes),
             PipelineOutput::End => None,

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     conversation::Format,
-    format::{AnswerRewriter, ResponseSummarizer},
+    format::AnswerRewriter,
     json::text::digest_text,
     relay::{
         StreamOptions, edit_whole_answer,

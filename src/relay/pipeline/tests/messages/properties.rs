@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     conversation::Format,
-    format::{AnswerRewriter, ResponseSummarizer},
+    format::AnswerRewriter,
     relay::pipeline::tests::{
         BOTH, TOOLS, check_echo, cut_at, filtering_as,
         generated::{NO_FILTER, PROXY_TOOLS, check_damaged_stream, damage, damage_stream},
@@ -94,7 +94,7 @@ proptest! {
         for line in stream.split(|byte| *byte == b'\n') {
             let json = line.strip_prefix(b"data: ").unwrap_or(line);
             let json: Vec<u8> = String::from_utf8_lossy(json).replace("\"content_block\":{", "\"content\":[{").into();
-            let _ = rewriter.take_whole(&json.into(), &mut ResponseSummarizer::default());
+            let _ = rewriter.take_whole(&json.into());
         }
     }
 }

@@ -85,7 +85,7 @@ proptest! {
         let mut rewriter = AnswerRewriter::new(FORMAT, BOTH, None);
         for line in stream.split(|byte| *byte == b'\n') {
             let json = Bytes::copy_from_slice(line.strip_prefix(b"data: ").unwrap_or(line));
-            let _ = rewriter.take_whole(&json, &mut ResponseSummarizer::default());
+            let _ = rewriter.take_whole(&json);
         }
     }
 }

@@ -4,16 +4,16 @@
 use async_trait::async_trait;
 use http::Response;
 
-use super::{AssistantTurn, PrecedingText, ResponseSummary, StreamFooter};
+use super::{ModelAnswer, PrecedingText, ResponseSummary, StreamFooter};
 use crate::wire::Body;
 
 #[async_trait]
-pub trait TurnDriver: Send {
-    /// Executes the calls of `turn` and asks the provider again. `None` if there is no answer; an
+pub trait AnswerDriver: Send {
+    /// Executes the calls of what the model `said` and asks the provider again. `None` if there is no answer; an
     /// answer without success ends the tool loop too.
     ///
     /// CANCEL: dropped with the client's connection; nothing of the round is kept then.
-    async fn next_turn(&mut self, _turn: AssistantTurn) -> Option<Response<Body>> {
+    async fn next_answer(&mut self, _said: ModelAnswer) -> Option<Response<Body>> {
         None
     }
 
@@ -23,7 +23,7 @@ pub trait TurnDriver: Send {
     async fn end_answer(
         self: Box<Self>,
         summary: ResponseSummary,
-        last: AssistantTurn,
+        last: ModelAnswer,
         preceding: PrecedingText,
     ) -> StreamFooter;
 

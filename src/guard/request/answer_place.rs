@@ -7,7 +7,7 @@ use crate::conversation::Conversation;
 /// The place of an answer. `place`: the number of the client's messages before it, without system messages. `round`: the
 /// number of tool rounds of the proxy at that place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Epoch {
+pub struct AnswerPlace {
     pub place: u32,
     pub round: u32,
 }
