@@ -316,7 +316,8 @@ async fn a_redis_of_a_newer_release_is_refused_and_not_changed() {
 }
 
 /// The states or commands in a file are read, and mean what they meant. Each is a line of hexadecimal digits, and below
-/// it a line of what it means. What it means now may have more parts, for fields that were added later.
+/// it a line of what it means. What it means now may have more parts, for fields that were added later. If a type or a
+/// field has another name now, write that name into the file.
 #[track_caller]
 fn check_meanings<T: Debug>(file: &Path, version: &str, read: impl Fn(&[u8]) -> Result<T, String>) {
     let text = fs::read_to_string(file).unwrap();
