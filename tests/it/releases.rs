@@ -6,14 +6,13 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt::Debug,
     fs,
     path::{Path, PathBuf},
     process::{Command, Output},
 };
 
 use plimsoll::session::{SessionCommands, SessionState};
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -316,10 +315,14 @@ async fn a_redis_of_a_newer_release_is_refused_and_not_changed() {
 }
 
 /// The states or commands in a file are read, and mean what they meant. Each is a line of hexadecimal digits, and below
-/// it a line of what it means. What it means now may have more parts, for fields that were added later. If a type or a
-/// field has another name now, write that name into the file.
+/// it a line of what it means, as JSON. Now this may have more parts, for fields that were added later. If a field or a
+/// variant has another name now, write that name into the file.
 #[track_caller]
-fn check_meanings<T: Debug>(file: &Path, version: &str, read: impl Fn(&[u8]) -> Result<T, String>) {
+fn check_meanings<T: Serialize>(
+    file: &Path,
+    version: &str,
+    read: impl Fn(&[u8]) -> Result<T, String>,
+) {
     let text = fs::read_to_string(file).unwrap();
     let mut seen = 0;
     let lines: Vec<&str> = text.lines().collect();
@@ -327,10 +330,10 @@ fn check_meanings<T: Debug>(file: &Path, version: &str, read: impl Fn(&[u8]) -> 
         let value = read(&hex::decode(hex).unwrap()).unwrap_or_else(|error| {
             panic!("{version} states must stay readable: add a new version beside theirs ({error})")
         });
-        let now = format!("{value:?}");
-        let mut parts = now.split(", ");
+        let now = serde_json::to_string(&value).unwrap();
+        let mut parts = now.split(',');
         let lost = meaning
-            .split(", ")
+            .split(',')
             .find(|part| !parts.any(|now| now == *part));
         assert_eq!(
             lost, None,
@@ -373,7 +376,7 @@ async fn write_release() {
 }
 
 /// Writes few values, which together have every variant and field that random bytes reach.
-fn write_meanings<T: Debug + DeserializeOwned>(file: &Path, encode: impl Fn(&T) -> Vec<u8>) {
+fn write_meanings<T: Serialize + DeserializeOwned>(file: &Path, encode: impl Fn(&T) -> Vec<u8>) {
     let (mut values, mut counts, mut random) = (Vec::new(), BTreeMap::new(), 1_u64);
     for _ in 0..400_000 {
         let mut next = || {
@@ -386,12 +389,13 @@ fn write_meanings<T: Debug + DeserializeOwned>(file: &Path, encode: impl Fn(&T) 
         let Ok((value, _)) = postcard::take_from_bytes::<T>(&bytes) else {
             continue;
         };
-        let (meaning, lines) = (format!("{value:?}"), format!("{value:#?}"));
-        // Such as `drop_by: Some(` and `Mask,`.
+        let meaning = serde_json::to_string(&value).unwrap();
+        let lines = serde_json::to_string_pretty(&value).unwrap();
+        // Such as `"course": {` and `"refused": "Nothing"`.
         let lines = lines.lines().map(|line| line.trim().to_owned());
         let no_value = |line: &String| {
             line.chars()
-                .all(|it| it.is_ascii_alphabetic() || "_:({, ".contains(it))
+                .all(|it| it.is_ascii_alphabetic() || "_:\"{[, ".contains(it))
         };
         let words: BTreeSet<String> = lines.filter(no_value).collect();
         if words.iter().any(|word| !counts.contains_key(word)) {
