@@ -52,6 +52,7 @@ mod support {
     pub(crate) mod generate_responses;
     pub(crate) mod guard_properties;
     mod lines;
+    pub(crate) mod log;
     pub(crate) mod made;
     pub(crate) mod parse;
     pub(crate) mod plans;

@@ -92,7 +92,8 @@ async fn run_demo(args: &DemoArgs, out: &mut impl Write, pace: Duration) -> Comm
     // Neither sessions nor a secret are written to disk.
     config.store.place = StorePlace::Memory;
     config.server.secret = Some(SecretKey::new([0; 32]));
-    let config = Arc::new(CurrentConfig::new(config).map_err(CommandError::Start)?);
+    let config = CurrentConfig::new(config).await;
+    let config = Arc::new(config.map_err(CommandError::Start)?);
     tokio::select! {
         served = crate::serve(config, listener, pending()) => served.map_err(CommandError::Start),
         played = play_session(args, address, out, pace) => played,

@@ -40,8 +40,8 @@ async fn serve_until_stopped(loaded: LoadedConfig, watch: ConfigWatcher) -> Comm
         io::ErrorKind::AddrInUse => CommandError::AddressInUse(address),
         _ => CommandError::Listen { address, source },
     })?;
-    let current = CurrentConfig::new(loaded.config.clone()).map_err(CommandError::Start)?;
-    let current = Arc::new(current);
+    let current = CurrentConfig::new(loaded.config.clone()).await;
+    let current = Arc::new(current.map_err(CommandError::Start)?);
     let reloader = ConfigReloader::from_loaded(Arc::clone(&current), watch, &loaded);
     log_startup(&loaded, &listener).map_err(CommandError::Start)?;
     let stopping = CancellationToken::new();

@@ -39,8 +39,8 @@ impl CurrentConfig {
     ///
     /// # Errors
     /// The TLS roots, the data directory or the store cannot be used.
-    pub fn new(config: Config) -> io::Result<Self> {
-        let store = store::open_store(&config.store, &config.server.data_dir)?;
+    pub async fn new(config: Config) -> io::Result<Self> {
+        let store = store::open_store(&config.store, &config.server.data_dir).await?;
         Self::with_store(config, store)
     }
 

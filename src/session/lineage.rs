@@ -37,7 +37,7 @@ pub struct Lineage {
     /// Digest of all messages.
     whole: u128,
     /// A state may be stored.
-    stores: bool,
+    pub(super) stores: bool,
     /// Digest of the messages up to the last answer, if messages follow that answer.
     settled: Option<u128>,
     /// A digest of the first message. It separates the conversations that a hint groups in one session, so that no
@@ -103,7 +103,7 @@ impl Lineage {
         self.answers.get(probe).copied()
     }
 
-    /// Keys of the new state; `None` for auxiliary requests and those with system messages only.
+    /// Keys of the new state; `None` if nothing is stored, as for auxiliary requests and those with system messages only.
     pub fn state_keys(&self, answer: u128) -> Option<StateKeys> {
         self.stores.then(|| StateKeys {
             exact: exact_key(self.whole, answer),

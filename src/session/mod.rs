@@ -61,8 +61,9 @@ pub struct Sessions {
     pub tenants: Tenants,
     ids: Arc<IdGenerator>,
     cipher: Arc<StateCipher>,
-    /// The first decryption failure is a warning; later ones are logged at debug level.
+    /// The first of them is a warning; later ones are logged at debug level.
     decrypt_failure_logged: Arc<AtomicBool>,
+    newer_state_logged: Arc<AtomicBool>,
     /// The store could not keep the state that was saved last.
     save_failed: Arc<AtomicBool>,
     metrics: Arc<Metrics>,
@@ -139,6 +140,7 @@ impl Sessions {
             ids: Arc::new(IdGenerator::new()?),
             cipher: Arc::new(StateCipher::new(config.encrypt_key.as_ref())?),
             decrypt_failure_logged: Arc::default(),
+            newer_state_logged: Arc::default(),
             save_failed: Arc::default(),
             metrics,
             find_timeout: config.timeout,
@@ -180,6 +182,8 @@ impl Sessions {
         if let Err(error) = self.load_inherited(&mut inherited).await {
             self.warn_of_loss(&error, None, "request continues without its session state");
             inherited.store_failed = true;
+            // That release would find the new state in place of its own.
+            inherited.lineage.stores &= !error.is_newer();
         }
         inherited.session = match (&inherited.state, hint) {
             (Some(state), _) => state.session,
@@ -206,7 +210,7 @@ impl Sessions {
             // Records of another format cannot be put into this conversation.
             return Ok(());
         }
-        let commands = self.decode_commands(tenant, state.session, &found.commands);
+        let commands = self.decode_commands(tenant, state.session, &found.commands)?;
         let (generations, made) = (state.generations, state.compaction.made);
         state.compaction.take_over(&commands.outcomes, generations);
         // A summary that was just taken over may cover messages that are gone from this conversation.
@@ -243,8 +247,8 @@ impl Sessions {
 
     /// Stores the state after a generation under the keys of its messages; waits at most `within`.
     ///
-    /// Returns whether the next request will find the state. Failures are logged here. Auxiliary requests store
-    /// nothing, which is no failure.
+    /// Returns whether the next request will find the state. Failures are logged here. Auxiliary requests, and those
+    /// that continue a state of a newer release, store nothing, which is no failure.
     ///
     /// CANCEL: a dropped call leaves all of the new state in the store, or nothing of it.
     pub async fn save_state(
@@ -298,25 +302,31 @@ impl Sessions {
     }
 
     /// Unreadable commands are logged and dropped, so that the state beside them remains usable.
+    ///
+    /// # Errors
+    /// A newer release wrote the commands: they are not replaced.
     fn decode_commands(
         &self,
         tenant: &Tenant,
         session: SessionId,
         stored: &[u8],
-    ) -> SessionCommands {
+    ) -> Result<SessionCommands, SessionError> {
         let subject = SealedSubject::Commands(tenant, session);
         let plain = self.cipher.decrypt_bytes(subject, stored);
         let commands = plain
             .map_err(SessionError::from)
             .and_then(|plain| Ok(SessionCommands::from_bytes(&plain)?));
-        commands.unwrap_or_else(|error| {
-            self.warn_of_loss(&error, Some(session), "session commands cannot be read");
-            SessionCommands::default()
-        })
+        match commands {
+            Err(error) if !error.is_newer() => {
+                self.warn_of_loss(&error, Some(session), "session commands cannot be read");
+                Ok(SessionCommands::default())
+            }
+            commands => commands,
+        }
     }
 
     /// Logs a loss as a warning, and in two cases at the debug level: if the store is down, since the store warns of
-    /// that itself, and after the first failed decryption, since a changed key makes all older states unreadable.
+    /// that itself, and after the first failed decryption or state of a newer release, since many will follow.
     fn warn_of_loss(
         &self,
         error: &SessionError,
@@ -327,7 +337,9 @@ impl Sessions {
         let logged = match error {
             SessionError::Decrypt(_) => self.decrypt_failure_logged.swap(true, Relaxed),
             SessionError::Store(error) => matches!(error, StoreError::Down),
-            SessionError::State(_) => false,
+            SessionError::State(_) => {
+                error.is_newer() && self.newer_state_logged.swap(true, Relaxed)
+            }
         };
         match logged {
             true => tracing::debug!(session, error = format_error_chain(error), "{message}"),
@@ -369,6 +381,13 @@ pub enum SessionError {
     State(#[from] state::StateError),
     #[error(transparent)]
     Decrypt(#[from] DecryptError),
+}
+
+impl SessionError {
+    /// Whether a newer release wrote what cannot be read.
+    const fn is_newer(&self) -> bool {
+        matches!(self, Self::State(state::StateError::Version(_)))
+    }
 }
 
 #[cfg(test)]

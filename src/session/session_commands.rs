@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::state::{GenerationId, SessionState, StateError, decode_version, encode_version};
 use crate::compaction::JobOutcome;
 
-/// First byte of all stored commands; changes with the encoding.
+/// First byte of all stored commands; changes with the encoding, as that of a state does. 0.1.0 writes 2.
 const VERSION: u8 = 2;
 
 /// Most outcomes of summaries that wait for their conversations: if a hint groups several conversations in one session,

@@ -66,7 +66,7 @@ impl Sessions {
         if state.session != row.session {
             return Err(StoreError::Damaged.into());
         }
-        let commands = self.decode_commands(&row.tenant, state.session, &row.commands);
+        let commands = self.decode_commands(&row.tenant, state.session, &row.commands)?;
         let account = row.tenant.account();
         Ok(self.view_state(account, state, &commands))
     }
@@ -166,7 +166,7 @@ impl Sessions {
             return Ok(None);
         };
         let view = self.view_row(&row)?;
-        let mut commands = self.decode_commands(&row.tenant, id, &row.commands);
+        let mut commands = self.decode_commands(&row.tenant, id, &row.commands)?;
         change(&mut commands, &view.state);
         let subject = SealedSubject::Commands(&row.tenant, id);
         let encrypted = self.cipher.encrypt_bytes(subject, commands.to_bytes()?)?;

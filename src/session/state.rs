@@ -1,7 +1,7 @@
 //! The state of a session after each generation.
 //!
 //! A state is stored as a version byte and a compact encoding of at most [`MAX_BYTES`]. Reading anything else is an
-//! error, never a panic: a newer release may have written it. The only texts in a state are the tool rounds, prompts,
+//! error, never a panic: a newer release may have written it. States of all releases from 0.1.0 on are read. The only texts in a state are the tool rounds, prompts,
 //! reminders, prefaces and summaries that later requests need.
 
 use std::borrow::Cow;
@@ -25,7 +25,9 @@ use crate::{
 /// Largest stored state, in bytes.
 pub const MAX_BYTES: usize = 128 << 10;
 
-/// First byte of every stored state; changes with the encoding.
+/// First byte of every stored state; changes with the encoding, so with every field or variant that is added, moved or
+/// removed in [`SessionState`]. 0.1.0 writes 13: a release that takes 14 keeps a copy of the structs that it changes, to
+/// read 13 with, and takes the next `FORMAT` of both stores.
 const VERSION: u8 = 13;
 
 /// Random id of a generation, never shown to clients.
@@ -115,7 +117,8 @@ pub struct EncodedState {
 pub enum StateError {
     #[error("state of {0} bytes exceeds the limit of {MAX_BYTES}")]
     TooLarge(usize),
-    #[error("state has version {0}, which this release cannot read")]
+    /// A newer release wrote it, since those of all releases before are read.
+    #[error("it has version {0} of a newer release, which this one cannot read")]
     Version(u8),
     #[error("state cannot be encoded or decoded")]
     Malformed(#[from] postcard::Error),

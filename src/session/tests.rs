@@ -14,6 +14,7 @@ mod encrypted;
 pub(super) mod fixture;
 mod generated;
 mod hints;
+mod newer;
 mod places;
 
 const WITHIN: Duration = Duration::from_millis(50);

@@ -170,14 +170,17 @@ pub const MAX_SHARED: usize = 4_096;
 /// Opens the configured store, from within a Tokio runtime.
 ///
 /// # Errors
-/// The file belongs to another process or a newer release, or an address is invalid. A server that does not answer is
-/// no error: requests go on without it.
-pub fn open_store(config: &StoreConfig, data_dir: &Path) -> io::Result<Arc<dyn Store>> {
+/// The file belongs to another process, a newer release wrote to the file or the server, or an address is invalid. A
+/// server that does not answer within two seconds is no error: requests go on without it.
+pub async fn open_store(config: &StoreConfig, data_dir: &Path) -> io::Result<Arc<dyn Store>> {
     match &config.place {
         StorePlace::Memory => Ok(Arc::new(memory::MemoryStore::new(config))),
         StorePlace::File => Ok(Arc::new(file::FileStore::open(config, data_dir)?)),
         #[cfg(feature = "redis")]
-        StorePlace::Redis(server) => Ok(Arc::new(redis::RedisStore::open(config, server)?)),
+        StorePlace::Redis(server) => {
+            let store = redis::RedisStore::open(config, server)?;
+            Ok(Arc::new(store.refuse_newer().await?))
+        }
         #[cfg(not(feature = "redis"))]
         StorePlace::Redis(_) => Err(io::Error::other(
             "store.url names a server, but this build knows none: build it with the feature `redis`",

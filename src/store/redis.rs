@@ -32,6 +32,10 @@ mod connector;
 use call::{RedisCall, ServerScript};
 use connector::Connector;
 
+/// Changes when anything on the server changes its meaning, the encodings of states and commands too. 0.1.0 writes 1,
+/// which later releases read.
+const FORMAT: u64 = 1;
+
 pub struct RedisStore {
     /// The prefix of all key names.
     prefix: String,
@@ -53,9 +57,13 @@ impl RedisStore {
     pub fn open(config: &StoreConfig, server: &RedisConfig) -> io::Result<Self> {
         let address = address::parse_address(server)?;
         // The probe writes, since a read-only replica answers reads.
-        let key = format!("{}{{all}}p", server.prefix);
-        let probe = RedisCall::from_command("SET", &key).arg(1).arg("PX");
-        let probe = probe.arg(60_000);
+        let script = concat!(
+            include_str!("redis/common.lua"),
+            include_str!("redis/format.lua")
+        );
+        let probe = RedisCall::from_command("EVAL", script).arg(1);
+        let probe = probe.arg(format!("{}{{all}}", server.prefix));
+        let probe = probe.arg(FORMAT).arg(config.max_age.as_millis());
         Ok(Self {
             connector: Connector::start(address, probe, config.call_timeout()),
             prefix: server.prefix.clone(),
@@ -63,6 +71,15 @@ impl RedisStore {
             max_age_ms: config.max_age.as_millis(),
             version: AtomicU64::new(0),
         })
+    }
+
+    /// Waits for the server's first answer, two seconds at most.
+    ///
+    /// # Errors
+    /// A newer release wrote to the server.
+    pub async fn refuse_newer(self) -> io::Result<Self> {
+        self.connector.refuse_newer().await?;
+        Ok(self)
     }
 
     /// The name of an account's key, or of one for all accounts. The text in braces decides the slot of a cluster. It

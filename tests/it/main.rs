@@ -40,6 +40,7 @@ mod recovery_guard;
 mod redis_down;
 mod refit;
 mod registry;
+mod releases;
 mod reload;
 mod replicas;
 mod responses_exchange;

@@ -20,7 +20,8 @@ use super::batch::Totals;
 const FILE_NAME: &str = "sessions.db";
 const LOCK_NAME: &str = "sessions.lock";
 
-/// Must be changed when anything in the file changes its meaning.
+/// Changes when anything in the file changes its meaning, the encodings of states and commands too. 0.1.0 writes 2: a
+/// later release brings such a file to its own format in `open_or_create`, in one transaction.
 pub(super) const FORMAT: i32 = 2;
 /// Marks a file of the proxy: "Pli". The header has the sum of it and the format, so a damaged format is not taken for
 /// a newer one.
@@ -183,8 +184,8 @@ impl LockedFile {
         if is_marked && format > FORMAT {
             let message = format!(
                 "{} was written by a newer release (format {format}, this one supports {FORMAT}): \
-                 start that release, or move the file away to begin without its sessions; it was \
-                 not changed",
+                 start that release, or move the file away or set another server.data_dir to \
+                 begin without its sessions; it was not changed",
                 self.path.display()
             );
             return Err(io::Error::new(ErrorKind::Unsupported, message));
@@ -261,13 +262,15 @@ fn has_sound_head(file: File) -> io::Result<bool> {
             && matches!(head.get(44..48), Some([0, 0, 0, 0..=4])))
 }
 
-/// Whether the definitions of tables and indexes are those of [`TABLES`].
+/// Whether the definitions of tables and indexes are those of [`TABLES`], in any order: SQLite's `VACUUM` changes it.
 fn has_own_tables(file: &Connection) -> rusqlite::Result<bool> {
-    let sql = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid";
+    let sql = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY sql";
     let mut list = file.prepare(sql)?;
     let found = list.query_map([], |row| row.get(0))?;
     let found: Vec<String> = found.collect::<Result<_, _>>()?;
-    Ok(TABLES.split_terminator(';').map(str::trim).eq(found))
+    let mut own: Vec<_> = TABLES.split_terminator(';').map(str::trim).collect();
+    own.sort_unstable();
+    Ok(own == found)
 }
 
 /// Creates the tables in an empty file, in one transaction.

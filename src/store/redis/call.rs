@@ -51,10 +51,10 @@ pub(super) struct RedisCall {
 }
 
 impl RedisCall {
-    /// A plain command for one key.
-    pub(super) fn from_command(name: &str, key: &str) -> Self {
+    /// A plain command with its first argument, which mostly is its key.
+    pub(super) fn from_command(name: &str, first: &str) -> Self {
         let (mut command, script) = (redis::cmd(name), None);
-        command.arg(key);
+        command.arg(first);
         Self { command, script }
     }
 

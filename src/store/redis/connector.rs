@@ -2,12 +2,12 @@
 //!
 //! A broken connection, a server that refuses to serve, or a few timeouts in a row take the store down. Then one task
 //! probes the server, with pauses that grow to a second, until it answers. The log reports when the store goes down
-//! and when it is up again, so no request has to.
+//! and when it is up again, so no request has to. A server to which a newer release wrote is not used, and not changed.
 //!
 //! SECURITY: the log names hosts and the server's error code, never its error text, which may repeat sent data.
 
 use std::{
-    fmt,
+    fmt, io,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -67,6 +67,8 @@ enum ServerState {
     Starting,
     Up(Arc<LiveConnection>),
     Down,
+    /// Down, since a newer release wrote to the server; and what to do.
+    Newer(String),
 }
 
 /// The connection while the store is up.
@@ -119,6 +121,18 @@ impl Connector {
             server.send_over(&connection, &call, beside).await
         });
         sent.await.unwrap_or(Err(StoreError::Down))
+    }
+
+    /// See [`super::RedisStore::refuse_newer`].
+    pub(super) async fn refuse_newer(&self) -> io::Result<()> {
+        let mut seen = self.server.state.subscribe();
+        let tried = seen.wait_for(|state| !matches!(state, ServerState::Starting));
+        if let Ok(Ok(state)) = timeout(CONNECT_WITHIN, tried).await
+            && let ServerState::Newer(why) = &*state
+        {
+            return Err(io::Error::other(why.clone()));
+        }
+        Ok(())
     }
 
     /// Closes the connection. All later calls fail.
@@ -207,6 +221,18 @@ impl Server {
         }
     }
 
+    fn mark_newer(&self, formats: &str) {
+        let why = format!(
+            "the sessions in store.url were written by a newer release ({formats}): start that release, \
+             or set another store.prefix to begin without its sessions; nothing was changed"
+        );
+        let before = self.state.send_replace(ServerState::Newer(why.clone()));
+        if !matches!(before, ServerState::Newer(_)) {
+            let server = &*self.address.hosts;
+            tracing::error!(server, "the session store is not used: {why}");
+        }
+    }
+
     /// Logs a refused call of a server that continues to serve: it is full, or lacks a permission.
     fn warn_of_refusal(&self, error: &RedisError) {
         let mut last = self.refusal_logged_at.lock();
@@ -254,6 +280,10 @@ async fn keep_connected(server: Arc<Server>) {
                     pause = FIRST_PAUSE;
                 }
             }
+            // From `format.lua`.
+            Err(error) if error_code(&error) == "NEWER" => {
+                server.mark_newer(error.detail().unwrap_or_default());
+            }
             Err(error) => server.mark_down(&DownReason(&error), |state| {
                 matches!(state, ServerState::Starting)
             }),
@@ -275,7 +305,7 @@ fn is_serving_error(error: &RedisError) -> bool {
 }
 
 fn timeout_error() -> RedisError {
-    std::io::Error::from(std::io::ErrorKind::TimedOut).into()
+    io::Error::from(io::ErrorKind::TimedOut).into()
 }
 
 /// Why the server is down, without any sent data.

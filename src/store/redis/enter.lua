@@ -1,6 +1,6 @@
 -- Adds a session to the list of all accounts; returns the version of the shared values.
 -- After the base: l the sessions and their accounts by the time of their last save (us), o the account of
--- each session. ARGV: the account, the session, the age (ms), sessions in the list at most.
+-- each session, f the format (`format.lua`), which lives as long as they do. ARGV: the account, the session, the age (ms), sessions in the list at most.
 local base, account, session, age = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
 local list, owners = base .. 'l', base .. 'o'
 local now = clock()
@@ -20,4 +20,5 @@ for _, member in ipairs(gone) do
 end
 redis.call('PEXPIRE', list, life(age))
 redis.call('PEXPIRE', owners, life(age))
+redis.call('PEXPIRE', base .. 'f', life(age))
 return redis.call('GET', base .. 'v')

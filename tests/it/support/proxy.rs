@@ -146,7 +146,7 @@ impl ProxyBuilder {
         let mut task = JoinSet::new();
         let live = match self.store {
             Some(store) => CurrentConfig::with_store(self.config, store),
-            None => CurrentConfig::new(self.config),
+            None => CurrentConfig::new(self.config).await,
         };
         let live = Arc::new(live.unwrap());
         task.spawn(plimsoll::serve(Arc::clone(&live), listener, async {
