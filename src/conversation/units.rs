@@ -5,7 +5,7 @@
 
 mod split;
 
-use std::{collections::BTreeSet, ops::Range};
+use std::{collections::BTreeSet, iter, ops::Range};
 
 pub use self::split::split_units;
 use super::Conversation;
@@ -127,6 +127,15 @@ fn find_leader(units: &[Unit], at: usize) -> Option<usize> {
     units[at].follows_reasoning.then(leader).flatten()
 }
 
+/// The first of the answers whose reasoning led to unit `at`, one to the next; `at` itself if there is none.
+pub(crate) fn find_first_leader(units: &[Unit], at: usize) -> usize {
+    let results = units[..=at].iter().rev();
+    let results = results.take_while(|unit| unit.kind == UnitKind::Results);
+    let answer = at.saturating_sub(results.count());
+    let leaders = iter::successors(Some(answer), |&at| find_leader(units, at));
+    leaders.skip(1).last().unwrap_or(at)
+}
+
 /// Keeps of the `removed` units those that the others need.
 pub(crate) fn keep_needed(units: &[Unit], removed: &mut [bool]) {
     let is_tied = |unit: &Unit| unit.bond.is_some() || unit.follows_reasoning;
@@ -204,7 +213,7 @@ pub(crate) fn list_lasting(units: &[Unit]) -> Vec<bool> {
     let last_of_rings =
         (0..units.len()).filter(|&at| units[at].bond.is_some_and(|it| it.last == at));
     for last in last_of_rings {
-        let ring = || std::iter::successors(next(last), |&at| next(at).filter(|_| at != last));
+        let ring = || iter::successors(next(last), |&at| next(at).filter(|_| at != last));
         if ring().count() > MAX_DEPENDENTS + 1 {
             ring().for_each(|at| lasting[at] = true);
         }

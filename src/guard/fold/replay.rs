@@ -284,11 +284,7 @@ impl Replay<'_> {
                 }
             }
             RequestCut::DropLedger => self.drop_ledger(at, now),
-            RequestCut::ShortenNewestStep => {
-                if self.view.units[at].has_results() {
-                    self.tighten(at, excess, now);
-                }
-            }
+            RequestCut::ShortenNewestStep => self.shorten_newest_step(at, now),
             RequestCut::ShortenNewestAttachments => {
                 let clears = self.view.policy.settings.clear.enabled;
                 if let Some(asked) = now.asked.filter(|_| clears) {

@@ -123,6 +123,38 @@ fn a_message_between_two_thoughts_never_vanishes() {
     assert!(texts[4].len() < long.len());
 }
 
+/// None of these steps can go without the others: one reasoning led to all. The settings keep their results from being
+/// cleared.
+#[test]
+fn steps_of_one_reasoning_get_shorter_where_they_cannot_go() {
+    let text = "a word and a line\n".repeat(300);
+    let mut list = vec![
+        json!({"role": "user", "content": "task"}),
+        json!({"type": "reasoning", "id": "rs_0", "summary": [], "encrypted_content": "a"}),
+    ];
+    for at in 0..8 {
+        let (id, call_id) = (format!("fc_{at}"), format!("c{at}"));
+        list.push(json!({"type": "function_call", "id": id, "call_id": call_id, "name": "read", "arguments": "{}"}));
+        list.push(json!({"type": "function_call_output", "call_id": call_id, "output": text}));
+    }
+    let body = json!({"input": list}).to_string();
+    let conversation = RESPONSES.read(body.as_bytes());
+    let mut settings = settings();
+    settings.clear.exclude = vec!["read".into()];
+    let policy = make_policy(find_profile("openai").unwrap(), 8_000, &settings);
+    let plan = guard::plan(&conversation, &policy, &SessionKnowledge::default());
+    assert!(!plan.report.over_budget, "{:?}", plan.report);
+    assert!(plan.report.folded.is_none(), "{:?}", plan.report);
+    let sent: Value = serde_json::from_slice(&apply_plan(&conversation, &plan)).unwrap();
+    let outputs = sent["input"].as_array().unwrap().iter();
+    let lengths: Vec<_> = outputs
+        .filter_map(|it| it["output"].as_str().map(str::len))
+        .collect();
+    // The oldest first, and the newest stays.
+    assert!(lengths.is_sorted(), "{lengths:?}");
+    assert_eq!((lengths.len(), lengths[7]), (8, text.len()));
+}
+
 /// The proxy's call behind the reasoning went with the course before, and a provider refuses reasoning alone.
 #[test]
 fn an_answer_of_a_round_s_reasoning_goes_where_a_course_begins_with_it() {

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::{Moment, Replay};
 use crate::{
     config::CutOrder,
-    conversation::units::{Unit, UnitKind},
+    conversation::units::{self, Unit, UnitKind},
     guard::{
         fold::vocabulary::WordId,
         order::{DeepCut, ORDER, Reach},
@@ -128,6 +128,24 @@ impl Replay<'_> {
             // Where roles alternate, the last answer of a turn goes with what it answers.
             Some(self.list_parts(unit, now)).filter(may_go)
         })
+    }
+
+    /// Makes the newest step smaller, and before it the steps whose reasoning led to it, oldest first: none of them can go
+    /// without it.
+    pub(super) fn shorten_newest_step(&mut self, at: usize, now: &mut Moment) {
+        let units = self.view.units;
+        for unit in units::find_first_leader(units, at)..=at {
+            let excess = self.over(at, now);
+            if excess == 0 {
+                break;
+            }
+            // Late results in a row are shortened together.
+            let goes_on = unit < at && units[unit + 1].kind == UnitKind::Results;
+            let is_sent = !now.state.folded[unit] && !now.state.cleared[unit];
+            if units[unit].has_results() && is_sent && !goes_on {
+                self.tighten(unit, excess, now);
+            }
+        }
     }
 
     /// Makes unit `at` smaller by `excess` raw tokens, with the late results in a row that end there.
