@@ -101,7 +101,6 @@ impl Conversation {
             Chat => chat::request::thinking_budget(self),
             Messages => messages::request::thinking_budget(self);
             // It states an effort instead.
-            // It states an effort instead.
             else Responses => None)
     }
 

@@ -288,7 +288,7 @@ impl Replay<'_> {
             RequestCut::ShortenNewestAttachments => {
                 let clears = self.view.policy.settings.clear.enabled;
                 if let Some(asked) = now.asked.filter(|_| clears) {
-                    self.tighten(asked, excess, now);
+                    self.tighten(asked..=asked, excess, now);
                 }
             }
             RequestCut::FoldNewestQuestion => self.fold_newest_question(at, newest, now),

@@ -139,7 +139,7 @@ fn plan_managed_history(
     results.truncate_long_results();
     let mut plan = measured.stand_back(reason, knowledge);
     let fresh = units::first_new_message(view.units, knowledge.messages);
-    let truncated = results.collect_edits(|_| true, fresh, &mut plan.edits);
+    let truncated = results.collect_edits(|_| true, fresh, &[], &mut plan.edits);
     let tools = measured.shares.tools;
     let sent = budget::measure_shares(tools, view.conversation, &view.policy, &results.tokens);
     plan.report = Report {

@@ -56,7 +56,7 @@ pub struct TruncationReport {
     pub after: usize,
     /// Cut harder than by settings and window, because the step did not fit or the session was not healthy.
     pub tighter: bool,
-    /// First seen in this request.
+    /// First cut so in this request.
     #[serde(skip)]
     pub new: bool,
     /// Not a result, but the arguments or the text of a message with calls.
@@ -250,18 +250,26 @@ impl<'a> ShortenedMessages<'a> {
         self.view.item(at).author == Author::Model && self.shortened.contains_key(&at)
     }
 
-    /// Adds the edits of the messages that are `sent`. Messages before `known` were part of the last request.
+    /// Adds the edits of the messages that are `sent`. Messages before `known` were part of the last request, with the limits
+    /// that are `remembered`.
     pub(in crate::guard) fn collect_edits(
         &self,
         sent: impl Fn(usize) -> bool,
         known: usize,
+        remembered: &[KeyedLimit],
         edits: &mut Edits,
     ) -> Vec<TruncationReport> {
+        let remembered: HashMap<u128, RememberedLimit> = remembered.iter().copied().collect();
+        let is_new = |at: usize, limit: RememberedLimit| {
+            let before = remembered.get(&self.limit_key(at));
+            before.is_none_or(|before| before.amount() != limit.amount())
+        };
         let mut reports = Vec::new();
         let mut names = ToolNames::default();
         for (&at, cut) in self.shortened.iter().filter(|(at, _)| sent(**at)) {
             edits.merge(cut.edits.clone());
             let is_result = self.view.item(at).author.is_tool();
+            let new = at >= known || cut.limit.is_some_and(|limit| is_new(at, limit));
             for part in &cut.parts {
                 let RequestView {
                     conversation,
@@ -277,7 +285,7 @@ impl<'a> ShortenedMessages<'a> {
                     before: part.before,
                     after: part.after,
                     tighter: cut.limit.is_some(),
-                    new: at >= known,
+                    new,
                     call: part.called.is_some(),
                 });
             }

@@ -9,7 +9,7 @@ use crate::{
     config::profile::find_profile,
     conversation::Format,
     guard::{
-        self,
+        self, Plan,
         fold::memory::SessionKnowledge,
         inject::{
             dropped_rounds::drop_messages,
@@ -123,36 +123,106 @@ fn a_message_between_two_thoughts_never_vanishes() {
     assert!(texts[4].len() < long.len());
 }
 
-/// None of these steps can go without the others: one reasoning led to all. The settings keep their results from being
-/// cleared.
-#[test]
-fn steps_of_one_reasoning_get_shorter_where_they_cannot_go() {
-    let text = "a word and a line\n".repeat(300);
-    let mut list = vec![
-        json!({"role": "user", "content": "task"}),
-        json!({"type": "reasoning", "id": "rs_0", "summary": [], "encrypted_content": "a"}),
-    ];
-    for at in 0..8 {
-        let (id, call_id) = (format!("fc_{at}"), format!("c{at}"));
-        list.push(json!({"type": "function_call", "id": id, "call_id": call_id, "name": "read", "arguments": "{}"}));
-        list.push(json!({"type": "function_call_output", "call_id": call_id, "output": text}));
-    }
+fn reads(ids: &[&str]) -> Vec<Value> {
+    let calls = ids.iter().map(
+        |id| json!({"type": "function_call", "id": format!("fc_{id}"), "call_id": id, "name": "read", "arguments": "{}"}),
+    );
+    calls.collect()
+}
+
+fn output(id: &str, chars: usize) -> Value {
+    let text = "a word and a line\n".repeat(chars / 18);
+    json!({"type": "function_call_output", "call_id": id, "output": text})
+}
+
+/// Plans a conversation whose results the settings keep from being cleared.
+fn plan_kept_results(list: &[Value], window: u32, knowledge: &SessionKnowledge) -> (Plan, Value) {
     let body = json!({"input": list}).to_string();
     let conversation = RESPONSES.read(body.as_bytes());
     let mut settings = settings();
     settings.clear.exclude = vec!["read".into()];
-    let policy = make_policy(find_profile("openai").unwrap(), 8_000, &settings);
-    let plan = guard::plan(&conversation, &policy, &SessionKnowledge::default());
+    let policy = make_policy(find_profile("openai").unwrap(), window, &settings);
+    let plan = guard::plan(&conversation, &policy, knowledge);
     assert!(!plan.report.over_budget, "{:?}", plan.report);
-    assert!(plan.report.folded.is_none(), "{:?}", plan.report);
-    let sent: Value = serde_json::from_slice(&apply_plan(&conversation, &plan)).unwrap();
-    let outputs = sent["input"].as_array().unwrap().iter();
-    let lengths: Vec<_> = outputs
-        .filter_map(|it| it["output"].as_str().map(str::len))
-        .collect();
-    // The oldest first, and the newest stays.
-    assert!(lengths.is_sorted(), "{lengths:?}");
-    assert_eq!((lengths.len(), lengths[7]), (8, text.len()));
+    let mut sent: Value = serde_json::from_slice(&apply_plan(&conversation, &plan)).unwrap();
+    (plan, sent["input"].take())
+}
+
+fn list_outputs(sent: &Value) -> Vec<&str> {
+    let sent = sent.as_array().unwrap().iter();
+    sent.filter_map(|it| it["output"].as_str()).collect()
+}
+
+fn begin_reasoning() -> Vec<Value> {
+    vec![
+        json!({"role": "user", "content": "task"}),
+        json!({"type": "reasoning", "id": "rs_0", "summary": [], "encrypted_content": "a"}),
+    ]
+}
+
+/// None of these steps can go without the others: one reasoning led to all.
+#[test]
+fn steps_of_one_reasoning_get_shorter_where_they_cannot_go() {
+    let mut list = begin_reasoning();
+    let mut knowledge = SessionKnowledge::default();
+    let (mut before, mut changes) = (Value::Null, 0);
+    for step in 0..24 {
+        let id = format!("c{step}");
+        list.extend(reads(&[&id]));
+        list.push(output(&id, 1_800));
+        let (plan, sent) = plan_kept_results(&list, 8_000, &knowledge);
+        assert!(plan.report.folded.is_none(), "{:?}", plan.report);
+        let outputs = list_outputs(&sent);
+        assert_eq!(outputs.len(), step + 1);
+        // The oldest first, and the newest stays.
+        assert!(outputs.is_sorted_by_key(|it| it.len()), "{outputs:?}");
+        assert_eq!(outputs.last().unwrap().len(), 1_800);
+        let had = before.as_array().map_or(0, Vec::len);
+        let is_changed =
+            before.as_array().map_or(&[][..], Vec::as_slice) != &sent.as_array().unwrap()[..had];
+        changes += usize::from(is_changed);
+        // What gets shorter is told once.
+        let is_told = plan.report.truncated.iter().any(|it| it.new);
+        assert_eq!(is_told, is_changed, "{:?}", plan.report.truncated);
+        knowledge.memory = plan.memory;
+        // The reasoning and its call are one message.
+        knowledge.messages = list.len() - 1;
+        before = sent;
+    }
+    assert!((1..=4).contains(&changes), "{changes}");
+}
+
+/// Results that come late are units of their own, and some of a row may have gone before.
+#[test]
+fn late_results_of_one_reasoning_get_shorter_where_they_cannot_go() {
+    let task = begin_reasoning();
+    let list = [
+        task[..1].to_vec(),
+        reads(&["x", "y"]),
+        vec![output("y", 1_800)],
+        task[1..].to_vec(),
+        reads(&["a", "b"]),
+        vec![output("a", 3_600), output("x", 7_200), output("b", 3_600)],
+        reads(&["d"]),
+        vec![output("d", 3_600)],
+        reads(&["e"]),
+        vec![output("e", 3_600)],
+        reads(&["f"]),
+        vec![output("f", 3_600)],
+    ];
+    for window in [3_000, 4_000, 8_000] {
+        plan_kept_results(&list.concat(), window, &SessionKnowledge::default());
+    }
+    let mut list = [task, reads(&["l0", "l1", "l2", "l3"])].concat();
+    for late in 0..4 {
+        let id = format!("c{late}");
+        list.push(output(&format!("l{late}"), 180));
+        list.extend(reads(&[&id]));
+        list.push(output(&id, 7_200));
+    }
+    let (_, sent) = plan_kept_results(&list, 8_000, &SessionKnowledge::default());
+    let outputs = list_outputs(&sent);
+    assert_eq!(outputs.last().unwrap().len(), 7_200, "{outputs:?}");
 }
 
 /// The proxy's call behind the reasoning went with the course before, and a provider refuses reasoning alone.

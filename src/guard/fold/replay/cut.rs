@@ -1,6 +1,6 @@
 //! One deep cut: the parts of [`ORDER`]'s `deep`, down to the goal.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, ops::RangeInclusive};
 
 use super::{Moment, Replay};
 use crate::{
@@ -130,45 +130,50 @@ impl Replay<'_> {
         })
     }
 
-    /// Makes the newest step smaller, and before it the steps whose reasoning led to it, oldest first: none of them can go
-    /// without it.
+    /// Makes the newest step smaller. None of the steps whose reasoning led to it can go without it, so these get smaller
+    /// before, oldest first, and as deeply as a cut goes: what was sent before changes seldom.
     pub(super) fn shorten_newest_step(&mut self, at: usize, now: &mut Moment) {
         let units = self.view.units;
-        for unit in units::find_first_leader(units, at)..=at {
-            let excess = self.over(at, now);
-            if excess == 0 {
-                break;
-            }
-            // Late results in a row are shortened together.
-            let goes_on = unit < at && units[unit + 1].kind == UnitKind::Results;
+        let goal = self.budgets.goal(at, self.find_low_water(at));
+        let newest = self.find_row(at);
+        for unit in units::find_first_leader(units, at)..*newest.start() {
+            let excess = self.sent_now(now).saturating_sub(goal);
             let is_sent = !now.state.folded[unit] && !now.state.cleared[unit];
-            if units[unit].has_results() && is_sent && !goes_on {
-                self.tighten(unit, excess, now);
+            if excess > 0 && is_sent && units[unit].has_results() {
+                self.tighten(unit..=unit, excess, now);
             }
+        }
+        let excess = self.over(at, now);
+        if excess > 0 && units[at].has_results() {
+            self.tighten(newest, excess, now);
         }
     }
 
-    /// Makes unit `at` smaller by `excess` raw tokens, with the late results in a row that end there.
-    pub(super) fn tighten(&mut self, at: usize, excess: u32, now: &mut Moment) {
-        let units = self.view.units;
-        let late = units[..=at].iter().rev();
+    /// Unit `at` with the late results in a row that end there: they came with one request, and share what room there is.
+    fn find_row(&self, at: usize) -> RangeInclusive<usize> {
+        let late = self.view.units[..=at].iter().rev();
         let late = late.take_while(|unit| unit.kind == UnitKind::Results);
-        // Late results in a row came with one request, and share what room there is.
-        let row = at + 1 - late.count().max(1)..=at;
+        at + 1 - late.count().max(1)..=at
+    }
+
+    /// Makes these units, which go out as they are, smaller by `excess` raw tokens together.
+    pub(super) fn tighten(&mut self, row: RangeInclusive<usize>, excess: u32, now: &mut Moment) {
+        let units = &self.view.units[row.clone()];
         for unit in row.clone() {
             self.count_words(unit, false, -1, &mut now.visible);
         }
-        let before = row.clone().map(|unit| self.cuts.weigh_unit(&units[unit]));
+        let before = units.iter().map(|unit| self.cuts.weigh_unit(unit));
         let before: Vec<u32> = before.collect();
-        let messages = units[*row.start()].messages.start..units[at].messages.end;
+        let messages = units[0].messages.start..units[units.len() - 1].messages.end;
         self.cuts.messages.tighten_step(messages, excess);
-        for (unit, before) in row.zip(before) {
-            let freed = before.saturating_sub(self.cuts.weigh_unit(&units[unit]));
-            let cleared = self.clearing.weigh(&units[unit], &self.cuts.messages);
-            let stale = self.reasoning.left_out_of(unit);
-            let taken = self.weights.take_shortened(unit, freed, cleared, stale);
-            if unit < now.visible.counted {
-                self.count_words(unit, false, 1, &mut now.visible);
+        for (at, before) in row.zip(before) {
+            let unit = &self.view.units[at];
+            let freed = before.saturating_sub(self.cuts.weigh_unit(unit));
+            let cleared = self.clearing.weigh(unit, &self.cuts.messages);
+            let stale = self.reasoning.left_out_of(at);
+            let taken = self.weights.take_shortened(at, freed, cleared, stale);
+            if at < now.visible.counted {
+                self.count_words(at, false, 1, &mut now.visible);
             }
             now.live = now.live.saturating_sub(taken);
         }
