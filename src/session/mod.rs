@@ -386,7 +386,7 @@ pub enum SessionError {
 impl SessionError {
     /// Whether a newer release wrote what cannot be read.
     const fn is_newer(&self) -> bool {
-        matches!(self, Self::State(state::StateError::Version(_)))
+        matches!(self, Self::State(state::StateError::Newer(_)))
     }
 }
 

@@ -129,7 +129,7 @@ mod tests {
         assert!(matches!(trailing, Err(StateError::Length)));
         bytes[0] = VERSION + 1;
         let newer = SessionCommands::from_bytes(&bytes);
-        assert!(matches!(newer, Err(StateError::Version(_))));
+        assert!(matches!(newer, Err(StateError::Newer(_))));
     }
 
     proptest! {

@@ -4,7 +4,7 @@
 //! error, never a panic: a newer release may have written it. States of all releases from 0.1.0 on are read. The only texts in a state are the tool rounds, prompts,
 //! reminders, prefaces and summaries that later requests need.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, cmp::Ordering};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -117,9 +117,11 @@ pub struct EncodedState {
 pub enum StateError {
     #[error("state of {0} bytes exceeds the limit of {MAX_BYTES}")]
     TooLarge(usize),
-    /// A newer release wrote it, since those of all releases before are read.
     #[error("it has version {0} of a newer release, which this one cannot read")]
-    Version(u8),
+    Newer(u8),
+    /// The states of all releases before are read, so that only a build before the first one wrote it.
+    #[error("it has version {0}, which no release has written")]
+    Unreleased(u8),
     #[error("state cannot be encoded or decoded")]
     Malformed(#[from] postcard::Error),
     #[error("state is empty or has trailing bytes")]
@@ -262,8 +264,10 @@ pub(super) fn decode_version<T: DeserializeOwned>(
     bytes: &[u8],
 ) -> Result<T, StateError> {
     let (&found, rest) = bytes.split_first().ok_or(StateError::Length)?;
-    if found != version {
-        return Err(StateError::Version(found));
+    match found.cmp(&version) {
+        Ordering::Less => return Err(StateError::Unreleased(found)),
+        Ordering::Equal => {}
+        Ordering::Greater => return Err(StateError::Newer(found)),
     }
     match postcard::take_from_bytes(rest)? {
         (value, []) => Ok(value),

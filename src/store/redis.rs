@@ -230,7 +230,8 @@ impl Store for RedisStore {
             .arg(account.as_bytes())
             .arg(saved.session.as_bytes())
             .arg(self.max_age_ms)
-            .arg(self.max_sessions);
+            .arg(self.max_sessions)
+            .arg(FORMAT);
         match self.send_with_version(save, enter).await? {
             true => Ok(()),
             // SECURITY: the end users of one account may know each other's session ids.

@@ -66,7 +66,9 @@ async fn stopped(process: Process) -> String {
 /// A start that fails: its output.
 fn refused(settings: &Settings, store: &str) -> Output {
     settings.write(store);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    // One that starts after all is stopped.
+    let mut command = Command::new("timeout");
+    let command = command.args(["60", env!("CARGO_BIN_EXE_plimsoll")]);
     let command = command.envs(NO_CATALOGUE).env_remove("PLIMSOLL_LOG");
     command
         .arg("--config")
@@ -265,6 +267,10 @@ async fn a_redis_of_a_newer_release_is_refused_and_not_changed() {
     let told = &client(&release)["redis"];
     let key = "plimsoll:{all}f";
     let mut process = started(&settings, &store).await;
+    // An empty server gets the format with the first session.
+    assert_eq!(redis.run_command(&["del", key]), "1");
+    within_time(Agent::new(process.client()).ask()).await;
+    assert_eq!(redis.run_command(&["get", key]), "1");
     // A newer release comes while the process runs: the process does not use the server once it connects anew.
     assert_eq!(redis.run_command(&["set", key, "2"]), "OK");
     let stored = || redis.run_command(&["debug", "digest"]);

@@ -53,9 +53,9 @@ fn other_versions_and_trailing_bytes_are_refused() {
     let refusal = |bytes: &[u8]| SessionState::from_bytes(bytes).unwrap_err();
     assert!(matches!(refusal(&bytes), StateError::Length));
     bytes[0] = VERSION - 1;
-    assert!(matches!(refusal(&bytes), StateError::Version(_)));
+    assert!(matches!(refusal(&bytes), StateError::Unreleased(_)));
     bytes[0] = VERSION + 1;
-    assert!(matches!(refusal(&bytes), StateError::Version(_)));
+    assert!(matches!(refusal(&bytes), StateError::Newer(_)));
     assert!(matches!(refusal(&[]), StateError::Length));
     let long = vec![VERSION; MAX_BYTES + 1];
     assert!(matches!(refusal(&long), StateError::TooLarge(_)));

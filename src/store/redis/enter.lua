@@ -1,6 +1,6 @@
 -- Adds a session to the list of all accounts; returns the version of the shared values.
 -- After the base: l the sessions and their accounts by the time of their last save (us), o the account of
--- each session, f the format (`format.lua`), which lives as long as they do. ARGV: the account, the session, the age (ms), sessions in the list at most.
+-- each session, f the format (`format.lua`), which lives as long as they do. ARGV: the account, the session, the age (ms), sessions in the list at most, the format of this release.
 local base, account, session, age = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
 local list, owners = base .. 'l', base .. 'o'
 local now = clock()
@@ -20,5 +20,7 @@ for _, member in ipairs(gone) do
 end
 redis.call('PEXPIRE', list, life(age))
 redis.call('PEXPIRE', owners, life(age))
+-- It is gone after a FLUSHALL, an eviction or a failover to an empty server, and then this release is the first again.
+redis.call('SET', base .. 'f', ARGV[5], 'NX', 'PX', life(age))
 redis.call('PEXPIRE', base .. 'f', life(age))
 return redis.call('GET', base .. 'v')

@@ -136,15 +136,16 @@ impl Replay<'_> {
         let units = self.view.units;
         let goal = self.budgets.goal(at, self.find_low_water(at));
         let newest = self.find_row(at);
+        let has_results = |unit: usize| units[unit].has_results();
         for unit in units::find_first_leader(units, at)..*newest.start() {
             let excess = self.sent_now(now).saturating_sub(goal);
             let is_sent = !now.state.folded[unit] && !now.state.cleared[unit];
-            if excess > 0 && is_sent && units[unit].has_results() {
+            if excess > 0 && is_sent && has_results(unit) {
                 self.tighten(unit..=unit, excess, now);
             }
         }
         let excess = self.over(at, now);
-        if excess > 0 && units[at].has_results() {
+        if excess > 0 && has_results(at) {
             self.tighten(newest, excess, now);
         }
     }
