@@ -79,7 +79,7 @@ pub(in crate::guard) enum RequestCut {
     /// The ledger of what is gone goes, until the next deep cut: before the newest step gets shorter, and again once the
     /// newest question is gone, which makes a ledger.
     DropLedger,
-    /// Results of the newest step get shorter, then its calls; before it those of the steps whose reasoning led to it.
+    /// Results of the steps whose reasoning led to the newest one get shorter, then those of the newest step, then its calls.
     ShortenNewestStep,
     /// What is attached to the newest message gets shorter.
     ShortenNewestAttachments,

@@ -42,6 +42,7 @@ use crate::{
             clear::{self as clearing, Clearing},
             cuts::MessageCuts,
             priority::removable_texts::{RemovableText, RemovableTexts},
+            shortened_messages::ShortenedMessages,
         },
     },
 };
@@ -284,11 +285,11 @@ impl Replay<'_> {
                 }
             }
             RequestCut::DropLedger => self.drop_ledger(at, now),
-            RequestCut::ShortenNewestStep => self.shorten_newest_step(at, now),
+            RequestCut::ShortenNewestStep => self.shorten_newest_step(at, newest, now),
             RequestCut::ShortenNewestAttachments => {
                 let clears = self.view.policy.settings.clear.enabled;
                 if let Some(asked) = now.asked.filter(|_| clears) {
-                    self.tighten(asked..=asked, excess, now);
+                    self.tighten(asked..=asked, excess, ShortenedMessages::tighten_step, now);
                 }
             }
             RequestCut::FoldNewestQuestion => self.fold_newest_question(at, newest, now),

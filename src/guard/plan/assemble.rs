@@ -60,7 +60,7 @@ pub(in crate::guard) fn assemble_plan(
     let cleared = collect_cleared(view, fit, &kept, &knowledge.memory, &mut edits);
     let cleared_messages = cleared.as_ref().map_or(&[][..], |it| &it.messages);
     let sent = |at: usize| kept[at] && cleared_messages.binary_search(&at).is_err();
-    let remembered = &knowledge.kept_memory().limits;
+    let remembered = &knowledge.memory.limits;
     let truncated = messages.collect_edits(sent, fresh, remembered, &mut edits);
     let is_cut =
         !truncated.is_empty() || cleared.is_some() || folding.messages > 0 || folding.prefaced;

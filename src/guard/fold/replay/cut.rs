@@ -1,6 +1,9 @@
 //! One deep cut: the parts of [`ORDER`]'s `deep`, down to the goal.
 
-use std::{cmp::Reverse, ops::RangeInclusive};
+use std::{
+    cmp::Reverse,
+    ops::{Range, RangeInclusive},
+};
 
 use super::{Moment, Replay};
 use crate::{
@@ -9,6 +12,7 @@ use crate::{
     guard::{
         fold::vocabulary::WordId,
         order::{DeepCut, ORDER, Reach},
+        shrink::shortened_messages::ShortenedMessages,
     },
     json::{scan::Span, text},
 };
@@ -22,7 +26,7 @@ const LEAST_QUESTION_SHARE: u32 = 32;
 /// Longer words are data, such as a hash or a file in base64: a ledger does not repeat them.
 const MAX_WORD_BYTES: usize = 100;
 
-impl Replay<'_> {
+impl<'a> Replay<'a> {
     /// Makes the request that ended at unit `at` fit, and leaves room for the next ones. Units from `newest` on stay.
     pub(super) fn make_deep_cut(&mut self, at: usize, newest: usize, now: &mut Moment) {
         if now.kept.list_unpinned(newest).is_empty() && now.kept.list_open(newest).is_empty() {
@@ -130,23 +134,27 @@ impl Replay<'_> {
         })
     }
 
-    /// Makes the newest step smaller. None of the steps whose reasoning led to it can go without it, so these get smaller
-    /// before, oldest first, and as deeply as a cut goes: what was sent before changes seldom.
-    pub(super) fn shorten_newest_step(&mut self, at: usize, now: &mut Moment) {
+    /// Makes the step at `at` smaller, from unit `newest` on as far as it must. None of the steps before whose reasoning led to
+    /// it can go without it, so their results get smaller first, oldest first, and as deeply as a cut goes: what was sent
+    /// before changes seldom.
+    pub(super) fn shorten_newest_step(&mut self, at: usize, newest: usize, now: &mut Moment) {
         let units = self.view.units;
-        let goal = self.budgets.goal(at, self.find_low_water(at));
-        let newest = self.find_row(at);
+        let goal = match self.slides() {
+            true => self.budgets.most(at),
+            false => self.budgets.goal(at, self.find_low_water(at)),
+        };
+        let row = self.find_row(at);
         let has_results = |unit: usize| units[unit].has_results();
-        for unit in units::find_first_leader(units, at)..*newest.start() {
+        for unit in units::find_first_leader(units, at)..newest.min(*row.start()) {
             let excess = self.sent_now(now).saturating_sub(goal);
             let is_sent = !now.state.folded[unit] && !now.state.cleared[unit];
             if excess > 0 && is_sent && has_results(unit) {
-                self.tighten(unit..=unit, excess, now);
+                self.tighten(unit..=unit, excess, ShortenedMessages::tighten_results, now);
             }
         }
         let excess = self.over(at, now);
         if excess > 0 && has_results(at) {
-            self.tighten(newest, excess, now);
+            self.tighten(row, excess, ShortenedMessages::tighten_step, now);
         }
     }
 
@@ -157,8 +165,15 @@ impl Replay<'_> {
         at + 1 - late.count().max(1)..=at
     }
 
-    /// Makes these units, which go out as they are, smaller by `excess` raw tokens together.
-    pub(super) fn tighten(&mut self, row: RangeInclusive<usize>, excess: u32, now: &mut Moment) {
+    /// Makes these units, of which nothing is cleared, smaller by `excess` raw tokens together. `shorten` takes messages and
+    /// the excess.
+    pub(super) fn tighten(
+        &mut self,
+        row: RangeInclusive<usize>,
+        excess: u32,
+        shorten: impl FnOnce(&mut ShortenedMessages<'a>, Range<usize>, u32) -> u32,
+        now: &mut Moment,
+    ) {
         let units = &self.view.units[row.clone()];
         for unit in row.clone() {
             self.count_words(unit, false, -1, &mut now.visible);
@@ -166,7 +181,7 @@ impl Replay<'_> {
         let before = units.iter().map(|unit| self.cuts.weigh_unit(unit));
         let before: Vec<u32> = before.collect();
         let messages = units[0].messages.start..units[units.len() - 1].messages.end;
-        self.cuts.messages.tighten_step(messages, excess);
+        shorten(&mut self.cuts.messages, messages, excess);
         for (at, before) in row.zip(before) {
             let unit = &self.view.units[at];
             let freed = before.saturating_sub(self.cuts.weigh_unit(unit));

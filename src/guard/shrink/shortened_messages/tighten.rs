@@ -94,7 +94,8 @@ impl ShortenedMessages<'_> {
     /// Cuts one result down to `level` raw tokens, in proportion to its characters.
     fn lower_result(&mut self, at: usize, level: u32) {
         let now = self.tokens[at];
-        if now <= level {
+        let limit = self.limit_of(at);
+        if now <= level || limit.is_some_and(|limit| limit.amount() <= LEAST_CHARS) {
             return;
         }
         let whole = self.view.item(at).sizes.total_chars();
@@ -104,9 +105,7 @@ impl ShortenedMessages<'_> {
             .map_or(whole, |cut| cut.sizes.total_chars());
         let chars = chars as u64 * u64::from(level) / u64::from(now.max(1));
         let chars = (chars as usize).max(LEAST_CHARS);
-        let marker = self
-            .limit_of(at)
-            .map_or(TruncationMarker::Plain, |limit| limit.marker());
+        let marker = limit.map_or(TruncationMarker::Plain, |limit| limit.marker());
         self.apply_limit(at, RememberedLimit::new(chars, marker));
     }
 }
