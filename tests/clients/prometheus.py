@@ -39,16 +39,16 @@ class Prometheus:
 
 @contextmanager
 def prometheus(proxy, key=None):
-    """Starts it with deploy/prometheus.yml and deploy/alerts.yml before the proxy, but with short intervals."""
+    """Starts it with the files in deploy/prometheus/ before the proxy, but with short intervals."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "key").write_text(key or "none is needed")
-        shutil.copy(DEPLOY / "alerts.yml", folder)
-        settings = (DEPLOY / "prometheus.yml").read_text()
+        shutil.copy(DEPLOY / "prometheus/alerts.yml", folder)
+        settings = (DEPLOY / "prometheus/prometheus.yml").read_text()
         for written, here in {
             '"plimsoll:1876"': f'"{proxy.removeprefix("http://")}"',
             "scrape_interval: 15s": "scrape_interval: 1s",
-            "/etc/prometheus/plimsoll.key": f"{folder}/key",
+            "/run/plimsoll.key": f"{folder}/key",
         }.items():
             assert settings.count(written) == 1, written
             settings = settings.replace(written, here)

@@ -1,5 +1,6 @@
 """The files in deploy/: the proxy with its neighbours in containers, alerts, the dashboard of Grafana."""
 
+import hashlib
 import json
 import os
 import re
@@ -19,7 +20,7 @@ from traffic import configuration, make_traffic, post
 ROOT = DEPLOY.parent
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 SERVICES = COMPOSE["services"]
-RULES = yaml.safe_load((DEPLOY / "alerts.yml").read_text())["groups"][0]["rules"]
+RULES = yaml.safe_load((DEPLOY / "prometheus/alerts.yml").read_text())["groups"][0]["rules"]
 DASHBOARD = json.loads((DEPLOY / "grafana/plimsoll.json").read_text())
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 # What make-keys writes, from the folder of compose.yaml.
@@ -131,6 +132,26 @@ def test_each_key_opens_what_it_is_for(deployed):
             assert int(run("redis-cli", "-p", port, "dbsize")) > 0, "the store has the session"
 
 
+def test_make_keys_adds_a_client(deployed):
+    folder = deployed[0]
+    file = folder / "keys/plimsoll.env"
+    # As an editor may leave it.
+    before = file.read_text().removesuffix("\n")
+    file.write_text(before)
+    [key] = re.findall(r"\b[0-9a-f]{48}\b", run("./make-keys", "team_2", cwd=folder))
+    digest = hashlib.sha256(key.encode()).hexdigest()
+    added = f"{before}\nPLIMSOLL_CLIENTS__TEAM_2__KEY_SHA256={digest}\n"
+    assert file.read_text() == added
+    for wrong in (["team_2"], ["first"], ["Team"], ["a-b"], ["a__b"], ["_a"], ["a_"], [""], ["a\nb"], ["a", "b"]):
+        refused = subprocess.run(["./make-keys", *wrong], cwd=folder, capture_output=True, check=False)
+        assert refused.returncode != 0 and refused.stderr, wrong
+        assert not refused.stdout
+    assert file.read_text() == added
+    settings = (folder / "plimsoll/config.toml").read_text().replace("redis://valkey:6379/0", "memory")
+    with serving(settings, read_environment(file)) as proxy:
+        assert json.loads(fetch(f"{proxy}/plimsoll/api/sessions", key))["sessions"] == []
+
+
 def test_keys_are_never_written_over(deployed):
     folder = deployed[0]
     before = (folder / "keys/plimsoll.env").read_text()
@@ -142,7 +163,7 @@ def test_keys_are_never_written_over(deployed):
 # Prometheus and Grafana.
 
 def test_the_page_shows_what_prometheus_reads():
-    settings = (DEPLOY / "prometheus.yml").read_text()
+    settings = (DEPLOY / "prometheus/prometheus.yml").read_text()
     page = (ROOT / "docs/operations/metrics.md").read_text()
     shown = re.search(r"```yaml\n(scrape_configs:.*?)```", page, re.DOTALL)[1]
     assert shown == settings[settings.index("scrape_configs:"):]
@@ -151,10 +172,14 @@ def test_the_page_shows_what_prometheus_reads():
 def test_prometheus_takes_its_files(deployed):
     folder = deployed[0]
     mounted = dict(volume.split(":")[:2] for volume in SERVICES["prometheus"]["volumes"])
-    settings = (folder / "prometheus.yml").read_text()
-    here = {there: source for source, there in mounted.items()}["/etc/prometheus/plimsoll.key"]
-    (folder / "prometheus.yml").write_text(settings.replace("/etc/prometheus/plimsoll.key", here))
-    told = run("promtool", "check", "config", "prometheus.yml", cwd=folder)
+    [option] = [word for word in SERVICES["prometheus"]["command"] if word.startswith("--config.file=")]
+    file = folder / option.removeprefix("--config.file=").replace("/etc/prometheus", "prometheus")
+    assert mounted["./prometheus"] == "/etc/prometheus"
+    key = mounted["./keys/prometheus.key"]
+    settings = file.read_text()
+    assert settings.count(key) == 1
+    file.write_text(settings.replace(key, str(folder / "keys/prometheus.key")))
+    told = run("promtool", "check", "config", str(file))
     assert f"{len(RULES)} rules found" in told
 
 
@@ -174,12 +199,12 @@ def test_every_alert_fires_when_it_should():
 def test_grafana_finds_its_files():
     mounted = dict(volume.split(":")[:2] for volume in SERVICES["grafana"]["volumes"])
     [provider] = yaml.safe_load((DEPLOY / "grafana/dashboards.yml").read_text())["providers"]
-    dashboard = mounted["./grafana/plimsoll.json"]
+    dashboard = mounted["./grafana"] + "/plimsoll.json"
     assert dashboard.startswith(provider["options"]["path"])
     assert SERVICES["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"] == dashboard
     [source] = yaml.safe_load((DEPLOY / "grafana/datasources.yml").read_text())["datasources"]
     assert source["url"] == "http://prometheus:9090"
-    settings = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())
+    settings = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text())
     assert source["jsonData"]["timeInterval"] == settings["scrape_configs"][0]["scrape_interval"]
 
 

@@ -1,4 +1,4 @@
-"""A real Prometheus reads the metrics, with deploy/prometheus.yml; and its linter does."""
+"""A real Prometheus reads the metrics, with deploy/prometheus/; and its linter does."""
 
 import hashlib
 import json

@@ -2,7 +2,7 @@
 //!
 //! `tests/data/releases/VERSION` is what that release stored: a data directory, a dump of Redis, what the client knows of
 //! a session in each of them, and encoded states and commands with what they mean. `WRITE_RELEASE=1` writes the folder
-//! of the version in `Cargo.toml` anew: only until that version is released, and once for each later one.
+//! of the version in `Cargo.toml`, once: it never writes into a folder that is there.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -352,6 +352,12 @@ fn check_meanings<T: Serialize>(
 
 async fn write_release() {
     let folder = releases().join(env!("CARGO_PKG_VERSION"));
+    assert!(
+        !folder.exists(),
+        "{} is there and is not written anew: raise `version` in Cargo.toml first; only before the \
+         release of that version may its folder be deleted by hand",
+        folder.display()
+    );
     fs::create_dir_all(&folder).unwrap();
     let up = model().await;
     let settings = Settings::new(&up.provider);
