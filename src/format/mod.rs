@@ -4,9 +4,9 @@
 //! There is a folder for each format, which alone knows the shape of its JSON. The files beside these folders are for
 //! all formats. Some of them hold what the folders share (`values`, `tools`, `text_request`, most of `index` and
 //! `answer`). Others stand above the folders and choose one of them (`request`, `index/mod.rs`, `answer/by_format.rs`,
-//! `answer_rewriter/mod.rs`): by `in_format!` if every folder has the function, by `by_format!` if only some
-//! have it, else by a `match` over [`Format`](crate::conversation::Format) that names every format. What a format fixes for every provider is its row of
-//! [`FormatRules`].
+//! `answer_rewriter/mod.rs`): by `in_format!` if every folder has the function, by `by_format!` if only some have it, else
+//! by a `match` over [`Format`](crate::conversation::Format) that names every format. What a format fixes for every
+//! provider is its row of [`FormatRules`].
 //!
 //! An [`AnswerReader`] turns each event of a stream into answer events, which hold spans and copy nothing.
 //! [`ResponseSummarizer`] sums them up for health and session. The [`AnswerRewriter`] removes what [`AnswerFilter`] names.

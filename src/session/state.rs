@@ -1,8 +1,8 @@
 //! The state of a session after each generation.
 //!
 //! A state is stored as a version byte and a compact encoding of at most [`MAX_BYTES`]. Reading anything else is an
-//! error, never a panic: a newer release may have written it. States of all releases from 0.1.0 on are read. The only texts in a state are the tool rounds, prompts,
-//! reminders, prefaces and summaries that later requests need.
+//! error, never a panic: a newer release may have written it. States of all releases from 0.1.0 on are read. The only texts
+//! in a state are the tool rounds, prompts, reminders, prefaces and summaries that later requests need.
 
 use std::{borrow::Cow, cmp::Ordering};
 

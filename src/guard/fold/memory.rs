@@ -35,8 +35,8 @@ pub struct GuardMemory {
     /// the guard was off.
     pub(in crate::guard) planned: u32,
     /// What is cut of single messages, by digests. Results, calls and attachments have a limit if the newest step or message
-    /// did not fit with them, or if they came while the session was not healthy; it applies for the rest of the session. An annotated
-    /// text that was left out has a limit of 0 characters, which applies while `basis` binds.
+    /// did not fit with them, or if they came while the session was not healthy; it applies for the rest of the session. An
+    /// annotated text that was left out has a limit of 0 characters, which applies while `basis` binds.
     pub(in crate::guard) limits: Vec<KeyedLimit>,
     /// Digest of what was last logged about caps and shares; 0 for nothing.
     pub(in crate::guard) texts: u64,

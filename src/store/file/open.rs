@@ -51,8 +51,8 @@ const MAX_SET_ASIDE: u32 = 9;
 
 /// Page cache of the writer's connection.
 const CACHE_KIB: u32 = 8_192;
-/// How long a connection waits for a lock that another one holds. A reader may hold the writer's for a moment to read the
-/// head of the log, and that moment lasts seconds where the disk is busy.
+/// How long a connection waits for a lock that another one holds. A reader takes the writer's lock where it finds the head
+/// of the log half written, and may hold it for seconds while the disk is busy.
 const BUSY: Duration = Duration::from_secs(5);
 
 /// Whether the error shows that the file is damaged.
