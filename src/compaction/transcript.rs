@@ -77,6 +77,7 @@ fn list_entries(part: &Conversation, key: &str) -> Vec<TranscriptEntry> {
         }
         let author = match message.author {
             Author::System => "note of what came before",
+            Author::User if message.by_client => "note of the client",
             Author::User => "user",
             Author::Model => "assistant",
             Author::Tool => "tool result",

@@ -40,6 +40,9 @@ pub struct Item {
     pub span: Span,
     pub place: ItemPlace,
     pub author: Author,
+    /// A text of the client's own in the user's place, behind results: no word of the user's. It belongs to the unit before
+    /// it. On the wire, it is a message of the user like any other.
+    pub by_client: bool,
     /// A system item that is valid only behind an item of the user or a result, and before an answer or at the end. It
     /// belongs to the unit before it, and stays where that goes.
     pub is_bound: bool,

@@ -5,6 +5,7 @@
 //! `model` and `stream`.
 
 pub mod annotation;
+pub(crate) mod client_text;
 pub(crate) mod digest;
 pub mod edit;
 mod hidden_places;

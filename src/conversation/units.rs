@@ -46,6 +46,8 @@ pub struct Unit {
     pub messages: Range<usize>,
     /// Its messages without system messages.
     pub counted: usize,
+    /// A message in the user's place that has no words of the user's: it begins a turn, and asks nothing.
+    pub says_nothing: bool,
     /// Messages before it, without system messages. These come and go between requests, so stored
     /// positions do not count them.
     pub messages_before: usize,
@@ -73,6 +75,11 @@ impl Unit {
 
     pub(crate) const fn is_user(&self) -> bool {
         matches!(self.kind, UnitKind::User)
+    }
+
+    /// Whether the user says something in it.
+    pub(crate) const fn is_question(&self) -> bool {
+        self.is_user() && !self.says_nothing
     }
 
     pub(crate) const fn has_results(&self) -> bool {
@@ -152,13 +159,13 @@ pub(crate) fn keep_needed(units: &[Unit], removed: &mut [bool]) {
     }
 }
 
-/// The user message whose turn goes on at unit `end`: it stays where all before goes. None where a turn begins there.
+/// The user message that is answered from unit `end` on: it stays where all before goes. None where the next one is there.
 pub(crate) fn find_question_before(units: &[Unit], end: usize) -> Option<usize> {
     let mut next = units[end..].iter();
     let next = next.find(|unit| unit.kind != UnitKind::System);
-    match next.is_some_and(Unit::is_user) {
+    match next.is_some_and(Unit::is_question) {
         true => None,
-        false => units[..end].iter().rposition(Unit::is_user),
+        false => units[..end].iter().rposition(Unit::is_question),
     }
 }
 

@@ -4,8 +4,8 @@
 
 use crate::{
     config::Language,
-    conversation::{Author, Conversation},
-    json::text::{Script, TextSizes},
+    conversation::{Conversation, Item},
+    json::text::{Script, TextSizes, measure_text},
 };
 
 /// A Chinese message has at most this many letters for each Chinese character: about a word.
@@ -26,12 +26,19 @@ pub fn choose_language(
         .unwrap_or_else(|| detect_language(conversation))
 }
 
-/// The language of a conversation, by its first and its newest user message.
+/// The language of a conversation, by the first and the newest words of the user.
 fn detect_language(conversation: &Conversation) -> Language {
-    let items = conversation.items.iter();
-    let mut by_user = items.filter(|item| item.author == Author::User);
-    let mut chosen = [by_user.next(), by_user.next_back()].into_iter().flatten();
-    match chosen.any(|message| is_chinese(&message.sizes)) {
+    let measure = |message: &Item| {
+        let mut sizes = TextSizes::default();
+        let words = conversation.user_words(message);
+        words.for_each(|words| sizes += measure_text(words));
+        sizes
+    };
+    let messages = conversation.items.iter().filter(|item| item.is_by_user());
+    let sizes = messages.map(measure);
+    let mut said = sizes.filter(|sizes| sizes.total_chars() > 0);
+    let mut chosen = [said.next(), said.next_back()].into_iter().flatten();
+    match chosen.any(|sizes| is_chinese(&sizes)) {
         true => Language::Chinese,
         false => Language::English,
     }
@@ -107,6 +114,28 @@ mod tests {
             (&switched, Chinese),
             (&[("user", english), ("user", chinese)], Chinese),
             (&[], English),
+        ] {
+            let found = choose_language(None, None, &conversation(messages));
+            assert_eq!(found, language, "{messages:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_client_says_does_not_count() {
+        let note =
+            "<system-reminder>The user is on holiday; be brief and do not ask.</system-reminder>";
+        let chinese = "<environment_details>当前时间：十二点</environment_details>";
+        let mixed = format!("{note}\n请修复构建\n{note}");
+        let behind = |text| [("user", "Fix the build"), ("tool", "r"), ("user", text)];
+        for (messages, language) in [
+            (&[("user", mixed.as_str())][..], Chinese),
+            (
+                &[("user", "请修复"), ("assistant", "a"), ("user", note)],
+                Chinese,
+            ),
+            (&behind(chinese), English),
+            (&behind(mixed.as_str()), Chinese),
+            (&[("user", chinese)], English),
         ] {
             let found = choose_language(None, None, &conversation(messages));
             assert_eq!(found, language, "{messages:?}");

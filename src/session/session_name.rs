@@ -10,7 +10,11 @@ use lru::LruCache;
 use parking_lot::Mutex;
 
 use crate::{
-    conversation::{Author, Conversation},
+    conversation::{
+        Author, Conversation,
+        client_text::{self, Element, ElementOwner, TextPart, TextParts},
+        texts::decode_chars,
+    },
     store::SessionId,
 };
 
@@ -20,12 +24,10 @@ const MAX_SESSIONS: NonZeroUsize = NonZeroUsize::new(8_192).expect("not zero");
 const MAX_TASK_BYTES: usize = 64;
 /// Largest name of a program, in bytes.
 const MAX_PROGRAM_BYTES: usize = 32;
-/// Characters that are read of one text, most of which may be frames.
+/// Characters that are read of one text.
 const MAX_READ_CHARS: usize = 32 << 10;
 /// Texts of the user that are read.
 const MAX_READ_TEXTS: usize = 16;
-/// Elements in which clients put the task itself. Others hold what the client adds.
-const TASK_ELEMENTS: [&str; 3] = ["task", "user_message", "user_query"];
 /// A header in which agents name themselves to gateways.
 const TITLE_HEADER: &str = "x-title";
 
@@ -63,34 +65,30 @@ impl SessionNames {
 fn find_task_words(conversation: &Conversation) -> Option<Box<str>> {
     let items = conversation.items.iter();
     let opening = items.take_while(|item| item.author != Author::Model);
-    let said = opening.filter(|item| item.author == Author::User);
+    let said = opening.filter(|item| item.is_by_user());
     let texts = said.flat_map(|item| conversation.texts_of(item));
     texts.take(MAX_READ_TEXTS).find_map(|text| {
-        let text = conversation.decode_start(text, MAX_READ_CHARS);
-        let words = shorten_words(strip_elements(&text));
+        let words = shorten_words(&read_task(conversation.raw_bytes(text)));
         let is_command = words.starts_with('/') && !words.contains(' ');
         let is_added = is_command || words.starts_with("# AGENTS.md");
         (!words.is_empty() && !is_added).then(|| words.into())
     })
 }
 
-/// Removes the elements at the start of a text, such as `<system-reminder>…</system-reminder>`.
-fn strip_elements(mut text: &str) -> &str {
-    loop {
-        text = text.trim_start();
-        let tag = text.strip_prefix('<').and_then(|rest| rest.split_once('>'));
-        let Some((tag, rest)) = tag else { return text };
-        let name = tag.split(' ').next().unwrap_or_default();
-        let is_name = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
-        let end = rest.find(&format!("</{name}>"));
-        let Some(end) = end.filter(|_| name.chars().all(is_name)) else {
-            return text;
-        };
-        if TASK_ELEMENTS.contains(&name) {
-            return rest[..end].trim();
+/// The words behind the elements at the start of a text, such as `<system-reminder>…</system-reminder>`, whatever their
+/// names; or those in an element of the user's.
+fn read_task(raw: &[u8]) -> String {
+    let mut parts = TextParts::new(raw, false);
+    let words = parts.find_map(|TextPart { words, element }| {
+        let is_of_user = |it: &Element| it.owner == Some(ElementOwner::User);
+        match client_text::is_blank(&raw[words.clone()]) {
+            true => element.filter(is_of_user).map(|it| &raw[it.inner]),
+            false => Some(&raw[words.start..]),
         }
-        text = &rest[end + name.len() + "</>".len()..];
-    }
+    });
+    let words = client_text::list_user_words(words.unwrap_or_default());
+    let chars = words.flat_map(|words| decode_chars(words).chain(['\n']));
+    chars.take(MAX_READ_CHARS).collect()
 }
 
 /// A text in one line. A long one ends after a word, or in one that is long itself, as in a language without spaces.
@@ -172,6 +170,22 @@ mod tests {
         check_task(
             &["# AGENTS.md instructions for /a", "/clear", "Mend it"],
             Some("Mend it"),
+        );
+        check_task(
+            &[
+                "<system-reminder>Today</system-reminder>\nMend it\n<system-reminder>now</system-reminder>",
+            ],
+            Some("Mend it"),
+        );
+        check_task(
+            &[
+                "<command-message>x</command-message>\n<command-name>/x</command-name>\n<command-args>the mast</command-args>",
+            ],
+            Some("the mast"),
+        );
+        check_task(
+            &["Use <b>oak</b>, mend it"],
+            Some("Use <b>oak</b>, mend it"),
         );
         check_task(&["<div> is broken"], Some("<div> is broken"));
         check_task(&["a < b > c"], Some("a < b > c"));

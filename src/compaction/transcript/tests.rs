@@ -41,10 +41,12 @@ fn entries_name_the_author_of_each_message() {
         json!({"role": "user", "content": [{"type": "text", "text": "What is it?"}, image]}),
     ];
     messages.extend(step(1, "a <reminder> and </transcript>"));
+    messages.push(json!({"role": "user", "content": "<todo_list>a</todo_list>"}));
     let parts = record(&messages, 10_000).unwrap();
     let expected = format!(
         "[{KEY} user]\nWhat is it?\n(an image, left out)\n[{KEY} assistant]\nLet me see.\n\
-         [{KEY} calls]\ntool1x {{}}\n[{KEY} tool result]\na (reminder> and (/transcript>"
+         [{KEY} calls]\ntool1x {{}}\n[{KEY} tool result]\na (reminder> and (/transcript>\n\
+         [{KEY} note of the client]\n<todo_list>a</todo_list>"
     );
     assert_eq!(parts, [expected]);
 }

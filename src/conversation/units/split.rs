@@ -69,6 +69,13 @@ impl Splitter<'_> {
             return self.add_links(at);
         }
         self.end_step();
+        if item.by_client
+            && let Some(last) = self.units.last_mut()
+        {
+            last.messages.end = at + 1;
+            last.counted += 1;
+            return;
+        }
         let kind = match item.author {
             Author::System => UnitKind::System,
             Author::User => UnitKind::User,
@@ -96,6 +103,7 @@ impl Splitter<'_> {
             kind,
             messages: at..at + 1,
             counted: usize::from(kind != UnitKind::System),
+            says_nothing: kind == UnitKind::User && self.conversation.says_nothing(item),
             messages_before: self.units.last().map_or(0, Unit::messages_through),
             follows_reasoning: item.follows_reasoning,
             stays: item.stays || matches!(kind, UnitKind::System | UnitKind::Other),
@@ -161,7 +169,9 @@ impl Splitter<'_> {
         let call_id = conversation.items[at].call_id;
         let id = call_id.map(|id| conversation.digest_text(id));
         let last = self.units.len().checked_sub(1);
-        let last = last.filter(|&last| self.units[last].unbound_messages().end == at);
+        let is_next = |last: &Unit| last.unbound_messages().end == at;
+        let is_parted = !self.pairs_apart && at > 0 && conversation.items[at - 1].by_client;
+        let last = last.filter(|&last| is_next(&self.units[last]) && !is_parted);
         let source = self.sources.get_mut(&id);
         let source = source.filter(|it| self.pairs_apart || Some(it.unit) == last);
         let answered = source.map(|source| {

@@ -53,7 +53,7 @@ pub fn index_body(body: Bytes) -> Result<Conversation, IndexError> {
         signs_call: false,
     };
     match indexer.run() {
-        Ok(()) => Ok(indexer.found),
+        Ok(()) => Ok(indexer.found.with_client_texts()),
         Err(failure) => Err(indexing::classify_failure(&body, &failure)),
     }
 }

@@ -46,7 +46,7 @@ pub fn index_body(body: Bytes) -> Result<Conversation, IndexError> {
         called_by_program: HashSet::new(),
     };
     match indexer.run() {
-        Ok(()) => Ok(indexer.found),
+        Ok(()) => Ok(indexer.found.with_client_texts()),
         Err(failure) => Err(indexing::classify_failure(&body, &failure)),
     }
 }

@@ -71,7 +71,7 @@ fn find_marker(body: &[u8], scan: &mut JsonScanner<'_>, level: u32) -> Result<bo
 /// the provider reads alike.
 pub(in crate::format) fn add_markers(conversation: &Conversation, edits: &mut Edits) {
     let items = &conversation.items;
-    let task = items.iter().find(|item| item.author == Author::User);
+    let task = items.iter().find(|item| item.is_by_user());
     let inputs = items.rsplit(|item| item.author == Author::Model);
     let inputs = inputs.filter_map(|input| {
         let mut newest_first = input.iter().rev();

@@ -59,7 +59,7 @@ fn index_entries(body: Bytes) -> Result<Conversation, IndexError> {
         programs: HashSet::new(),
     };
     match indexer.run() {
-        Ok(()) => Ok(indexer.found),
+        Ok(()) => Ok(indexer.found.with_client_texts()),
         Err(failure) => Err(indexing::classify_failure(&body, &failure)),
     }
 }

@@ -325,7 +325,7 @@ impl Replay<'_> {
         let waits_for = last.filter(|_| !self.gets_smaller(at, at));
         now.kept
             .add_unit(unit, is_kept, may_go, waits_for, is_pinned);
-        if unit.is_user() || unit.has_results() {
+        if unit.has_results() || unit.is_question() || now.asked.is_none() {
             now.asked = unit.is_user().then_some(at);
         }
         now.live = now.live.saturating_add(self.weights.of_bound(at));

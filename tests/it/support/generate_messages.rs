@@ -5,7 +5,7 @@
 mod served;
 
 use self::served::Served;
-use super::generate::{Random, Session};
+use super::generate::{Random, Session, notes};
 use proptest::prelude::*;
 use serde_json::json;
 use std::fmt;
@@ -105,6 +105,9 @@ pub(crate) struct Writer {
     calls: usize,
     longest_answer: usize,
     served: Served,
+    /// What the other entries of a seed do not depend on.
+    pub(crate) notes: Random,
+    pub(crate) writes_notes: bool,
 }
 
 impl Writer {
@@ -123,6 +126,8 @@ impl Writer {
             calls: 0,
             longest_answer: usize::MAX,
             served: Served::new(seed),
+            writes_notes: Random::for_part(seed, 8).chance(50),
+            notes: Random::for_part(seed, 9),
             random,
         }
     }
@@ -266,9 +271,32 @@ impl Writer {
         self.random.shuffle(&mut results);
         if self.random.chance(25) {
             results.extend(self.user_blocks());
+        } else {
+            results.extend(self.note());
         }
         let content = self.list(&results);
         entries.push(self.entry("user", content));
+        if let Some(note) = self.note() {
+            let content = self.list(&[note]);
+            entries.push(self.entry("user", content));
+        }
+    }
+
+    /// A block with a text of the client's own, at times.
+    fn note(&mut self) -> Option<String> {
+        let is_due = self.notes.chance(30) && self.writes_notes;
+        is_due.then(|| {
+            let text = json!(notes::write_note(&mut self.notes)).to_string();
+            let text = self.spell(text);
+            format!(r#"{{"type":"text","text":{text}}}"#)
+        })
+    }
+
+    fn spell(&self, text: String) -> String {
+        match self.ascii {
+            false => text,
+            true => text.chars().map(escape_beyond_ascii).collect(),
+        }
     }
 
     fn result(&mut self, id: String) -> String {
@@ -355,11 +383,7 @@ impl Writer {
                 text.push_str(&self.random.below(100_000).to_string());
             }
         }
-        let text = json!(text).to_string();
-        match self.ascii {
-            false => text,
-            true => text.chars().map(escape_beyond_ascii).collect(),
-        }
+        self.spell(json!(text).to_string())
     }
 
     fn entry(&mut self, role: &str, content: String) -> String {

@@ -6,7 +6,7 @@ mod apart;
 
 use self::apart::Apart;
 use super::{
-    generate::{Random, Session},
+    generate::{Random, Session, notes},
     generate_messages::Writer,
 };
 use proptest::prelude::*;
@@ -283,6 +283,11 @@ impl EntryWriter {
         self.json.random.shuffle(&mut outputs);
         self.interrupt(!outputs.is_empty());
         self.entries.extend(outputs);
+        if !self.alternates && self.json.writes_notes && self.json.notes.chance(30) {
+            let note = json!(notes::write_note(&mut self.json.notes));
+            let entry = json!({"type": "message", "role": "user", "content": note});
+            self.entries.push(entry.to_string());
+        }
         self.deliver();
     }
 

@@ -6,6 +6,7 @@
 mod damaged;
 mod growth;
 mod injected;
+mod question;
 
 use std::collections::BTreeSet;
 
@@ -189,6 +190,7 @@ impl WireFormat {
                 "{context}: guarding twice changes nothing more"
             );
         }
+        question_stays(&before, &after.body, window, &context);
         budget_holds(&before, &plan, &policy, &context);
     }
 }
@@ -357,6 +359,27 @@ fn find_task(conversation: &Conversation) -> impl Iterator<Item = usize> {
     let last = last.filter(|_| conversation.format == Format::Responses);
     let last = last.map(|(at, _)| at).filter(|&at| Some(at) != first);
     first.into_iter().chain(last)
+}
+
+/// The user's newest words stay, whatever the client says behind them, unless they take much of the window.
+fn question_stays(before: &Conversation, after: &[u8], window: u32, context: &str) {
+    let question = question::find_question(before);
+    // Caps and priorities may shorten an annotated text.
+    let Some(question) = question.filter(|&at| before.annotations_of(at).is_empty()) else {
+        return;
+    };
+    let item = &before.items[question];
+    let has_texts_alone = before.texts_of(item).count() == before.blocks_of(item).len().max(1);
+    let is_short = has_texts_alone && item.span.len() < window as usize / 32;
+    for text in before.texts_of(item) {
+        let text = before.raw_bytes(text);
+        let stays = memchr::memmem::find(after, text).is_some();
+        assert!(
+            stays || !is_short,
+            "{context}: the question went: {}",
+            String::from_utf8_lossy(text)
+        );
+    }
 }
 
 /// The budget holds whenever the pinned messages and the newest step with its shortest results fit. Without usage it

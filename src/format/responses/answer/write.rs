@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::{
-    conversation::{Author, Conversation},
+    conversation::Conversation,
     format::{
         SentEvents, answer::usage::Usage, errors::error_body::ErrorBody,
         responses::compaction_item::encode_text,
@@ -53,7 +53,7 @@ impl CompactionReply<'_> {
     /// The compacted list of `/responses/compact`: the messages of the user as they came, and the compaction entry.
     pub fn write_list(&self, conversation: &Conversation) -> Bytes {
         let items = conversation.items.iter();
-        let said = items.filter(|item| item.author == Author::User);
+        let said = items.filter(|item| item.is_by_user());
         let said = said.map(|item| String::from_utf8_lossy(conversation.span_bytes(item.span)));
         let mut output: Vec<_> = said.collect();
         output.push(self.make_item().to_string().into());

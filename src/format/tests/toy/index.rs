@@ -23,7 +23,7 @@ pub(in crate::format) fn index_body(body: Bytes) -> Result<Conversation, IndexEr
         found: Conversation::new_empty(Format::Toy, body.clone()),
     };
     match indexer.read() {
-        Ok(()) => Ok(indexer.found),
+        Ok(()) => Ok(indexer.found.with_client_texts()),
         Err(malformed) => Err(IndexError::NotJson(malformed.to_string())),
     }
 }

@@ -47,6 +47,41 @@ fn ledgers_match_the_golden_files() {
 }
 
 #[test]
+fn what_the_client_says_has_no_line() {
+    let reminder = "<system-reminder>Be brief.</system-reminder>";
+    let call = json!({"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": "{}"}}]});
+    let result = json!({"role": "tool", "tool_call_id": "c", "content": "r"});
+    let step = [call, result];
+    let mut messages = vec![user("task")];
+    for said in [
+        reminder.to_owned(),
+        format!("{reminder}\nDo X"),
+        format!("Do Y\n\n{reminder}"),
+    ] {
+        messages.extend(step.clone());
+        messages.push(user(&said));
+    }
+    messages.push(json!({"role": "assistant", "content": "Done."}));
+    messages.push(user(
+        "<feedback>Do Z</feedback><environment_details>12:00</environment_details>",
+    ));
+    messages.push(json!({"role": "assistant", "content": "Done."}));
+    messages.push(user("<task-notification>Built.</task-notification>"));
+    let conversation = read(&messages);
+    let removed: Vec<_> = (1..messages.len()).collect();
+    for ledger in [
+        pick(&conversation, &removed, "", 2_000),
+        gather(&conversation, &removed, 2_000),
+    ] {
+        let (_, said) = ledger
+            .split_once("<facts of=\"what the user said\">\n")
+            .unwrap();
+        let (said, _) = said.split_once("</facts>").unwrap();
+        assert_eq!(said, "- Do X\n- Do Y\n- Do Z\n");
+    }
+}
+
+#[test]
 fn lines_of_the_user_get_shorter_before_any_is_dropped() {
     let mut messages = vec![user("task")];
     messages.extend((0..60).map(|n| user(&format!("wish {n}: {}", "and so on ".repeat(30)))));

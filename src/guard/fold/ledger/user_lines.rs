@@ -1,7 +1,7 @@
 //! The ledger's section of user messages: a line for each.
 
 use super::{LINE_CHARS, excerpt::excerpt_line, ledger_budget::LedgerBudget};
-use crate::conversation::{Author, Conversation, texts::decode_chars};
+use crate::conversation::{Conversation, texts::decode_chars};
 
 pub(super) const TITLE: &str = "what the user said";
 /// No line gets shorter than this before lines are dropped; characters of Latin text.
@@ -20,7 +20,7 @@ pub(super) fn write_user_section(
 ) -> String {
     let room = budget.remaining_room() - reserved - budget.fence_cost(TITLE);
     let messages = removed.iter().copied();
-    let messages = messages.filter(|&at| conversation.items[at].author == Author::User);
+    let messages = messages.filter(|&at| conversation.items[at].is_by_user());
     let messages: Vec<usize> = messages.collect();
     let lines = pick_lines(conversation, &messages, room, budget);
     budget.write_lines(TITLE, &lines)
@@ -54,14 +54,11 @@ fn pick_lines(
     lines
 }
 
-/// A message as one line.
+/// What the user says in a message, as one line.
 pub(super) fn excerpt_message(conversation: &Conversation, at: usize, max_chars: usize) -> String {
-    let texts = conversation.texts_of(&conversation.items[at]);
-    let raw = texts.map(|text| conversation.raw_bytes(text));
-    excerpt_line(
-        raw.flat_map(|raw| decode_chars(raw).chain(['\n'])),
-        max_chars,
-    )
+    let words = conversation.user_words(&conversation.items[at]);
+    let words = words.flat_map(|raw| decode_chars(raw).chain(['\n']));
+    excerpt_line(words, max_chars)
 }
 
 /// As many messages as there is room for. Where that is not all: the first, a line at the cost of `ellipsis`, and the newest.

@@ -79,6 +79,7 @@ impl Document {
                     name => format!("result of {name}"),
                 },
                 Author::Model => "assistant".to_owned(),
+                _ if item.by_client => "client".to_owned(),
                 _ => "user".to_owned(),
             };
             let text = render_message(conversation, item);

@@ -7,6 +7,7 @@
 
 mod any;
 pub(crate) mod figures;
+pub(crate) mod notes;
 pub(crate) mod prose;
 pub(crate) mod random;
 mod scene;
@@ -43,6 +44,8 @@ pub(crate) struct Recipe {
     pub(crate) strict: bool,
     /// Length of all texts, in hundredths of the usual length.
     pub(crate) scale: u32,
+    /// The client puts texts of its own behind results.
+    pub(crate) notes: bool,
 }
 
 impl Recipe {
@@ -52,6 +55,7 @@ impl Recipe {
             spelling: JsonSpelling::PLAIN,
             strict: false,
             scale: 100,
+            notes: false,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Builds a conversation: which message may follow which, and its texts.
 
 use super::{
-    Recipe,
+    Recipe, notes,
     prose::text,
     random::{Quantiles, Random},
     shape::Traits,
@@ -196,6 +196,11 @@ impl Scene {
         let place = random.below(self.ids.len());
         self.ids[place].clone_from(&ids[0]);
         self.last = Last::Results;
+        while self.recipe.notes && random.chance(35) {
+            let note = notes::write_note(random);
+            let content = self.content(random, note);
+            self.say(random, "user", vec![("content", content)]);
+        }
     }
 
     /// What stands beside calls: a remark, nothing, reasoning.

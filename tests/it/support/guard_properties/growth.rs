@@ -96,6 +96,7 @@ impl WireFormat {
                 .map(|plan| plan.report.reasoning_left_out);
             let forgets = with.report.reasoning_left_out > thinking.unwrap_or(0);
             cuts += usize::from(cut || clears || left_out);
+            super::question_stays(&conversation, &out, window, profile.name);
             let after = self.index(out);
             let now: Vec<Vec<u8>> = messages(&after).into_iter().map(<[u8]>::to_vec).collect();
             if !cut && !clears && !left_out && !forgets {
