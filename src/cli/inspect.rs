@@ -116,6 +116,7 @@ fn resolve_model<'c>(
         (Some(tokens), _) => Window {
             tokens,
             input: None,
+            taught: None,
             source: WindowSource::Config,
         },
         (None, Ok(target)) => target.window,

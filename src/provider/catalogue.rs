@@ -84,6 +84,7 @@ pub(super) fn look_up_window_by_name(table: &WindowTable, model: &str) -> Option
     agree.then(|| Window {
         tokens,
         input: known.iter().filter_map(|(_, window)| window.input).min(),
+        taught: None,
         source: WindowSource::CatalogueByName,
     })
 }

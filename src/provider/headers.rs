@@ -17,7 +17,7 @@ use http::{
 use crate::{
     config::{Auth, PROXY_HEADER_PREFIX, ProviderConfig},
     conversation::{Api, Format},
-    wire::split_header_list,
+    wire::{parse_bearer, split_header_list},
 };
 
 /// Headers in which clients send credentials, `Authorization` apart.
@@ -64,6 +64,19 @@ pub fn filter_for_provider(
         out.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     }
     out
+}
+
+/// The client's credentials that a provider which takes them gets, with or without `Bearer` before them.
+pub fn list_credentials<'a>(
+    headers: &'a HeaderMap,
+    provider: &'a ProviderConfig,
+) -> impl Iterator<Item = &'a [u8]> {
+    let names = provider.key_header.iter().map(HeaderName::as_str);
+    let names = names.chain([AUTHORIZATION.as_str()]);
+    let names = names.chain(CREDENTIALS.iter().copied());
+    let passed = names.filter(|name| !provider.headers.contains_key(*name));
+    let values = passed.filter_map(|name| Some(headers.get(name)?.as_bytes()));
+    values.map(|value| parse_bearer(value).unwrap_or(value))
 }
 
 /// Moves the configured key to where the provider looks for it in requests of this format: Anthropic takes keys in

@@ -21,18 +21,18 @@ use parking_lot::Mutex;
 pub(super) use self::target::try_lend_credentials;
 pub use self::{offered_models::OfferedModel, target::Target};
 use super::{
-    ASSUMED_WINDOW, ModelCandidates, Provider, Window, WindowSource,
+    ASSUMED_WINDOW, Bounds, ModelCandidates, Provider, Window, WindowSource,
     background::BackgroundTasks,
     catalogue::{
         fetched_catalogue::{CatalogueFetchError, FetchedCatalogue},
         table::{WindowTable, built_in_date, built_in_table},
     },
-    learnt_windows::{LearntWindows, Lesson, RefusedPrompt},
+    learnt_windows::{LearntWindows, Lesson, LessonScope, RefusedPrompt},
     model_lists::{ModelListError, ModelLists},
     names::{MAX_NAME_BYTES, ModelNameError, ModelNames, ResolvedDeployment},
     window,
 };
-use crate::config::{Config, ModelConfig};
+use crate::config::{Config, profile::find_beta_window};
 
 /// Models with an unknown window that are remembered as logged.
 const MAX_REPORTED: usize = 1_024;
@@ -120,7 +120,9 @@ impl Registry {
         }
         let name = self.names.resolve_aliases(model, chosen);
         let configured = self.names.find_deployments(&name, chosen);
-        let asked_is_configured = *name != *model || configured.is_some();
+        let asked_is_configured = *name != *model
+            || configured.is_some()
+            || chosen.is_none() && self.names.is_redirected(&name);
         let deployments = match configured {
             Some(deployments) => deployments,
             None => self.names.resolve_deployments(&name, chosen)?,
@@ -185,14 +187,9 @@ impl Registry {
     }
 
     pub fn learn_from_refusal(&self, target: &Target, refused: &RefusedPrompt) -> Lesson {
-        let (endpoint, model) = (&target.provider.endpoint, &target.model);
+        let key = target.lesson_key();
         self.learnt
-            .record_refused_prompt(endpoint, model, refused, SystemTime::now())
-    }
-
-    /// The window of a model as it is known now.
-    pub fn current_window(&self, target: &Target) -> Window {
-        self.find_window(&target.provider, &target.model, &target.settings)
+            .record_refused_prompt(&key, refused, SystemTime::now())
     }
 
     /// # Errors
@@ -278,22 +275,35 @@ impl Registry {
             };
             settings.larger = settings.larger.filter(is_at_chosen);
         }
-        Ok(Target {
-            window: self.find_window(provider, &served.model, &settings),
+        let mut target = Target {
+            window: Window::ASSUMED,
             provider: Arc::clone(provider),
             model: served.model,
             settings,
-        })
+            scope: LessonScope::default(),
+            answered: 0,
+        };
+        target.window = self.current_window(&target);
+        Ok(target)
     }
 
-    fn find_window(&self, provider: &Arc<Provider>, model: &str, settings: &ModelConfig) -> Window {
+    /// The window of a model as it is known now, for whom the target is.
+    pub fn current_window(&self, target: &Target) -> Window {
+        let (provider, model, settings) = (&target.provider, &*target.model, &target.settings);
         let (catalogue, endpoint) = (self.current_catalogue(), &provider.endpoint);
         let catalogued = provider.find_window(model, &catalogue);
         self.ask_list_if_due(provider, catalogued.is_some());
-        let now = SystemTime::now();
-        let lessons = self.learnt.export_lessons(endpoint, model, now);
-        let lessons = lessons.unwrap_or_default();
-        let learnt = lessons.bounds_at(now);
+        let (now, key) = (SystemTime::now(), target.lesson_key());
+        let learnt = self.learnt.find_bounds(&key, target.answered, now);
+        let base_url = provider.config.base_url.as_deref();
+        if let Some(tokens) = find_beta_window(model, target.scope.betas, base_url) {
+            let window = Window {
+                tokens,
+                source: WindowSource::Catalogue,
+                ..Window::ASSUMED
+            };
+            return window::combine_sources(learnt, Bounds::default(), settings, Some(window));
+        }
         // A server of one model answers to any name. Settings for the name have precedence.
         let is_set = settings.context_length.or(settings.input_length).is_some();
         let any_name = !is_set && !provider.is_catalogued(&catalogue);
@@ -304,7 +314,10 @@ impl Registry {
             Some(_) => None,
             None => provider.find_window_elsewhere(model, &catalogue),
         };
-        let longest = || lessons.longest_accepted(now).max(learnt.input);
+        let longest = || {
+            let accepted = self.learnt.find_longest_accepted(&key, now);
+            accepted.max(learnt.input).max(Some(target.answered))
+        };
         let found = catalogued.or_else(elsewhere);
         let found = found.and_then(|window| match window.is_guessed() {
             // What an error has named is no guess.

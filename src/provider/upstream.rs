@@ -173,6 +173,7 @@ impl Provider {
             Some(&(_, tokens)) => Some(Window {
                 tokens,
                 input: None,
+                taught: None,
                 source: WindowSource::Catalogue,
             }),
             None => catalogue::look_up_window(catalogue, &self.catalogue_name, model),

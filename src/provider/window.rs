@@ -15,6 +15,8 @@ pub struct Window {
     pub tokens: u32,
     /// The largest prompt, where that is less.
     pub input: Option<u32>,
+    /// The same, where a refusal taught it: in force before what is set, listed or catalogued.
+    pub taught: Option<u32>,
     pub source: WindowSource,
 }
 
@@ -45,9 +47,51 @@ pub struct Bounds {
     pub input: Option<u32>,
 }
 
+impl Bounds {
+    /// The lesser of each.
+    pub(super) fn lesser(self, other: Self) -> Self {
+        Self {
+            window: lesser_bound(self.window, other.window),
+            input: lesser_bound(self.input, other.input),
+        }
+    }
+
+    /// Only those that leave room for so many tokens.
+    pub(super) fn without_those_below(self, tokens: u32) -> Self {
+        let filter = |bound: Option<u32>| bound.filter(|bound| *bound >= tokens);
+        Self {
+            window: filter(self.window),
+            input: filter(self.input),
+        }
+    }
+}
+
 impl Window {
-    /// The window in tokens, as it is shown and as levels go by it; `None`: it is assumed.
+    /// The window of a model of which nobody knows.
+    pub(super) const ASSUMED: Self = Self {
+        tokens: ASSUMED_WINDOW,
+        input: None,
+        taught: None,
+        source: WindowSource::Assumed,
+    };
+
+    /// The limit in tokens, as it is shown and as levels go by it: the window, or less where a refusal taught a lower limit
+    /// of prompts. `None`: the window is assumed.
     pub fn known_tokens(&self) -> Option<u32> {
+        let taught = self.taught.unwrap_or(u32::MAX);
+        Some(self.whole_tokens()?.min(taught))
+    }
+
+    /// The source of that limit.
+    pub fn known_source(&self) -> WindowSource {
+        match self.known_tokens() < self.whole_tokens() {
+            true => WindowSource::Learnt,
+            false => self.source,
+        }
+    }
+
+    /// The whole window in tokens; `None`: it is assumed.
+    pub fn whole_tokens(&self) -> Option<u32> {
         (self.source != WindowSource::Assumed).then_some(self.tokens)
     }
 
@@ -62,6 +106,7 @@ impl Window {
     pub(super) fn correct_guess(self, longest: Option<u32>) -> Self {
         let guess = Self {
             input: None,
+            taught: None,
             ..self
         };
         match longest.filter(|longest| *longest > self.tokens) {
@@ -137,6 +182,7 @@ pub(super) fn combine_sources(
     Window {
         tokens,
         input: lesser_bound(input, learnt.input),
+        taught: learnt.input,
         source,
     }
 }
@@ -184,6 +230,7 @@ mod tests {
         let catalogued = some(sources.catalogue.0).map(|tokens| Window {
             tokens,
             input: some(sources.catalogue.1),
+            taught: None,
             source: match source {
                 WindowSource::CatalogueByName => source,
                 _ => WindowSource::Catalogue,
@@ -193,6 +240,7 @@ mod tests {
         let expected = Window {
             tokens,
             input: some(input),
+            taught: some(sources.learnt.1),
             source,
         };
         let found = combine_sources(learnt, listed, &settings, catalogued);

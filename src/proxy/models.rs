@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use http::{Response, StatusCode};
+use http::{Response, StatusCode, request::Parts};
 use serde_json::{Value, json};
 
-use super::App;
+use super::{App, outgoing::look_up_for_client};
 use crate::{
     config::GuardConfig,
     conversation::{Api, Format},
@@ -26,11 +26,19 @@ const FIRST_LISTS: Duration = Duration::from_secs(1);
 const UNKNOWN_DATE: &str = "1970-01-01T00:00:00Z";
 
 /// The list of all models that the client may use.
-pub async fn answer_model_list(app: &App, client: &Client, format: Format) -> Response<Body> {
+pub async fn answer_model_list(
+    app: &App,
+    parts: &Parts,
+    client: &Client,
+    format: Format,
+) -> Response<Body> {
     app.registry.wait_for_lists(FIRST_LISTS).await;
-    let offered = app.registry.list_offered_by_all_names();
-    let allowed = offered.iter().filter(|model| may_see(app, client, model));
-    let models = allowed.map(|model| model_to_json(model, &app.config.guard, format));
+    let offered = app.registry.list_offered_by_all_names().into_iter();
+    let allowed = offered.filter(|model| may_see(app, client, model));
+    let models = allowed.map(|mut model| {
+        look_up_for_client(app, parts, &mut model.target);
+        model_to_json(&model, &app.config.guard, format)
+    });
     let data: Vec<Value> = models.collect();
     let list = match format.api() {
         // Pages are not cut, whatever `limit` says.
@@ -50,13 +58,15 @@ pub async fn answer_model_list(app: &App, client: &Client, format: Format) -> Re
 /// The client may use no model of that name.
 pub fn answer_model(
     app: &App,
+    parts: &Parts,
     client: &Client,
     id: &str,
     format: Format,
 ) -> Result<Response<Body>, Failure> {
     let model = app.registry.find_offered(id);
     let model = model.filter(|model| may_see(app, client, model));
-    let model = model.ok_or_else(|| no_such_model(id))?;
+    let mut model = model.ok_or_else(|| no_such_model(id))?;
+    look_up_for_client(app, parts, &mut model.target);
     let body = model_to_json(&model, &app.config.guard, format);
     Ok(json_response(StatusCode::OK, body.to_string()))
 }
@@ -82,7 +92,7 @@ fn model_to_json(offered: &OfferedModel, guard: &GuardConfig, format: Format) ->
                 "created": 0,
                 "owned_by": &*target.provider.name,
                 "context_length": window.known_tokens(),
-                "window_from": window.source.api_name(),
+                "window_from": window.known_source().api_name(),
                 "max_input_tokens": window.input,
                 "optimal_max_tokens": limits.optimal_max_tokens,
                 "critical_max_tokens": limits.critical_max_tokens,

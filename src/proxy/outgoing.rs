@@ -6,13 +6,17 @@ use http::{HeaderMap, HeaderName, Method, Response, request::Parts};
 
 use super::App;
 use crate::{
-    config::Auth,
+    config::{Auth, profile::read_window_betas},
     conversation::{Format, edit::Rope},
-    format::beta_header::{Beta, add_beta},
+    format::beta_header::{BETA_HEADER, Beta, add_beta},
     http::{admission, body},
-    provider::{OutgoingRequest, Payload, Provider, Target, UpstreamError, headers},
+    provider::{
+        OutgoingRequest, Payload, Provider, Target, UpstreamError, headers,
+        learnt_windows::LessonScope,
+    },
+    session::ClientIdentity,
     telemetry::{Operation, trace::Trace},
-    wire::Body,
+    wire::{Body, split_header_list},
 };
 
 /// Names a provider for one request.
@@ -41,6 +45,46 @@ pub fn strip_query_keys(app: &App, parts: &Parts, provider: &Provider, query: &s
 /// Whether a provider gets what the client sends as its own credentials.
 fn passes_credentials(app: &App, parts: &Parts, provider: &Provider) -> bool {
     matches!(provider.config.auth, Auth::Client) && app.clients.may_pass_credentials(&parts.headers)
+}
+
+/// Looks a window up as it is for the client's account.
+pub fn look_up_for_client(app: &App, parts: &Parts, target: &mut Target) {
+    target.scope = find_lesson_scope(app, parts, &target.provider);
+    target.window = app.registry.current_window(target);
+}
+
+/// For whom a provider decides how long the prompt of a request may be, whatever the session.
+///
+/// SECURITY: what is learnt of one client's account is not applied to another's. Only a keyed digest of the credential is
+/// kept.
+pub fn find_lesson_scope(app: &App, parts: &Parts, provider: &Provider) -> LessonScope {
+    let config = &provider.config;
+    let set = config.headers.contains_key(&BETA_HEADER);
+    let headers = if set { &config.headers } else { &parts.headers };
+    let credential = find_credential(app, parts, provider);
+    let account = credential.map(|credential| {
+        let identity = ClientIdentity::PassedOn(&credential);
+        app.sessions.tenants.derive_account(identity)
+    });
+    LessonScope {
+        account,
+        betas: read_window_betas(split_header_list(headers, &BETA_HEADER)),
+        session: None,
+    }
+}
+
+/// The client's credential that the provider gets.
+fn find_credential(app: &App, parts: &Parts, provider: &Provider) -> Option<Vec<u8>> {
+    if !passes_credentials(app, parts, provider) {
+        return None;
+    }
+    let in_headers = headers::list_credentials(&parts.headers, &provider.config);
+    let in_headers = in_headers.map(|value| value.trim_ascii().to_vec());
+    let pairs = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes());
+    let in_query = pairs.filter(|(name, _)| KEYS.iter().any(|it| name.eq_ignore_ascii_case(it)));
+    let in_query = in_query.map(|(_, value)| value.into_owned().into_bytes());
+    let mut all = in_headers.chain(in_query);
+    all.find(|credential| !app.clients.is_key(credential))
 }
 
 /// The provider that a request names in a header.

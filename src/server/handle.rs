@@ -117,12 +117,12 @@ async fn answer_client(
         }
         ClientRoute::Model { id } => {
             let id = percent_decode_str(id).decode_utf8_lossy();
-            models::answer_model(app, &client, &id, list_format)?
+            models::answer_model(app, &parts, &client, &id, list_format)?
         }
         ClientRoute::Models if asks_as_codex(&parts) => {
             answer_codex_models(forward(None, "/models"), body, record).await
         }
-        ClientRoute::Models => models::answer_model_list(app, &client, list_format).await,
+        ClientRoute::Models => models::answer_model_list(app, &parts, &client, list_format).await,
     };
     record.held_until_end = Some(running);
     Ok(answer)

@@ -27,6 +27,7 @@ mod index;
 mod inspect;
 mod keys;
 mod kill;
+mod limits_by_account;
 mod messages_endpoints;
 mod messages_exchange;
 mod model_rules;

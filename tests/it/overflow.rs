@@ -10,7 +10,7 @@ use plimsoll::{
     health::silent_truncation::{UsageSample, detect_truncation, has_filled_window},
     provider::{
         Window, WindowSource,
-        learnt_windows::{LearntWindows, Lesson, RefusedPrompt},
+        learnt_windows::{LearntWindows, Lesson, LessonKey, LessonScope, RefusedPrompt},
         overflow::{Overflow, OverflowVerdict, detect_overflow},
     },
 };
@@ -81,18 +81,22 @@ fn learnt_window(overflow: Overflow, claimed: u32) -> String {
         claimed: Window {
             tokens: claimed,
             input: None,
+            taught: None,
             source: WindowSource::Catalogue,
         },
         expected: claimed / 10 * 9,
         answer: 8_192,
         reserve: 8_192,
+        answered: 0,
+        by_one_host: false,
     };
-    let lesson = learnt.record_refused_prompt("p", "m", &refused, now);
-    let known = learnt.find_bounds("p", "m", now);
+    let key = LessonKey::new("p", "m", LessonScope::default());
+    let lesson = learnt.record_refused_prompt(&key, &refused, now);
+    let known = learnt.find_bounds(&key, 0, now);
     let tried = refused.count_prompt_tokens().unwrap_or(refused.expected);
-    let room = known
-        .window
-        .map_or(u32::MAX, |window| window - 8_192.min(window / 2));
+    // What the error confirms is not learnt.
+    let window = known.window.unwrap_or(claimed);
+    let room = window - 8_192.min(window / 2);
     let most = room.min(known.input.unwrap_or(u32::MAX));
     assert!(
         most < tried || tried <= 256 || overflow.is_filled_by_answer(),

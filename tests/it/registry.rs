@@ -17,8 +17,8 @@ use plimsoll::{
 use serde_json::Value;
 
 use super::support::{
-    COMPLETION, ProviderStep, ProxyBuilder, SECRET, ScriptedProvider, answer, model_with_window,
-    send_bytes, within_time,
+    COMPLETION, ProviderStep, ProxyBuilder, ReceivedRequest, SECRET, ScriptedProvider, answer,
+    model_with_window, send_bytes, within_time,
 };
 
 const LIST: &str = r#"{"object":"list","data":[{"id":"org/m","context_length":4096,"max_input_tokens":4000},{"id":"plain"}]}"#;
@@ -447,4 +447,196 @@ async fn a_model_may_be_named_in_the_path() {
     found.is_error(400, "model_required");
     let _ = models(&proxy).await;
     assert_eq!(up.count_requests(), 1);
+}
+
+/// A setting for a name goes before the provider with which the name begins; a provider that the client chose goes before
+/// both.
+#[tokio::test]
+async fn a_setting_for_a_name_names_its_provider() {
+    let answers = |seen: &ReceivedRequest| {
+        let is_broken = String::from_utf8_lossy(&seen.body).contains("\"broken\"");
+        vec![match is_broken {
+            true => answer("503 Service Unavailable", "", "{}"),
+            false => answer("200 OK", "", COMPLETION),
+        }]
+    };
+    let anthropic = ScriptedProvider::start_answering(answers).await;
+    let openrouter = ScriptedProvider::start_answering(answers).await;
+    let at = |provider: &str, tokens| ModelConfig {
+        provider: Some(provider.into()),
+        ..model_with_window(tokens)
+    };
+    let proxy = ProxyBuilder::new()
+        .provider("anthropic", &anthropic)
+        .provider("openrouter", &openrouter)
+        .providers(|provider| provider.auth = Auth::None)
+        .model("anthropic/claude-x", at("openrouter", 50_000))
+        .model("anthropic/claude-y*", at("openrouter", 60_000))
+        // It names the provider with which the name begins, and a name that only looks alike.
+        .model("anthropic/claude-z", at("anthropic", 70_000))
+        .model("anthropic*", at("openrouter", 80_000))
+        .set(|config| {
+            config
+                .aliases
+                .insert("best".into(), "anthropic/claude-x".into());
+            let falls_back = ModelConfig {
+                fallback: vec!["anthropic/claude-x".into()],
+                ..ModelConfig::default()
+            };
+            config.models.insert("anthropic/broken".into(), falls_back);
+        })
+        .start()
+        .await;
+    let client = proxy.client();
+    let asks = async |path: &str, model: &str, chosen: Option<&str>| {
+        let mut request = client
+            .request(Method::POST, path)
+            .header("content-type", "application/json");
+        if let Some(chosen) = chosen {
+            request = request.header("x-plimsoll-provider", chosen);
+        }
+        let body =
+            format!(r#"{{"model":"{model}","messages":[{{"role":"user","content":"hi"}}]}}"#);
+        let came = client.send_with(request, body).await;
+        assert_eq!(came.status, 200, "{model}: {}", came.text());
+        let provider = came.headers["x-plimsoll-provider"]
+            .to_str()
+            .unwrap()
+            .to_owned();
+        let up = if provider == "openrouter" {
+            &openrouter
+        } else {
+            &anthropic
+        };
+        let sent: Value = serde_json::from_slice(&up.last_request().body).unwrap();
+        let limit = came.headers["x-plimsoll-context-limit"]
+            .to_str()
+            .unwrap()
+            .to_owned();
+        (provider, sent["model"].as_str().unwrap().to_owned(), limit)
+    };
+    let chat = "/v1/chat/completions";
+    for (path, model, chosen, provider, sent, limit) in [
+        (
+            chat,
+            "anthropic/claude-x",
+            None,
+            "openrouter",
+            "anthropic/claude-x",
+            "50000",
+        ),
+        (
+            chat,
+            "best",
+            None,
+            "openrouter",
+            "anthropic/claude-x",
+            "50000",
+        ),
+        (
+            chat,
+            "anthropic/claude-y-2",
+            None,
+            "openrouter",
+            "anthropic/claude-y-2",
+            "60000",
+        ),
+        (
+            chat,
+            "openrouter/anthropic/claude-x",
+            None,
+            "openrouter",
+            "anthropic/claude-x",
+            "50000",
+        ),
+        (
+            chat,
+            "anthropic/claude-z",
+            None,
+            "anthropic",
+            "claude-z",
+            "70000",
+        ),
+        (
+            chat,
+            "anthropic/claude-3-haiku-20240307",
+            None,
+            "anthropic",
+            "claude-3-haiku-20240307",
+            "200000",
+        ),
+        (
+            chat,
+            "anthropic/claude-x",
+            Some("anthropic"),
+            "anthropic",
+            "claude-x",
+            "unknown",
+        ),
+        (
+            "/anthropic/v1/chat/completions",
+            "anthropic/claude-x",
+            None,
+            "anthropic",
+            "claude-x",
+            "unknown",
+        ),
+    ] {
+        let found = asks(path, model, chosen).await;
+        let expected = (provider.to_owned(), sent.to_owned(), limit.to_owned());
+        assert_eq!(found, expected, "{path} {model}");
+    }
+    let (provider, ..) = asks(chat, "anthropic/broken", None).await;
+    assert_eq!(provider, "openrouter");
+    let listed = client.get("/v1/models/anthropic%2Fclaude-x").await.json();
+    assert_eq!(
+        (&listed["owned_by"], &listed["context_length"]),
+        (&"openrouter".into(), &50_000.into())
+    );
+    let models = models(&proxy).await;
+    let ids = [
+        "anthropic/claude-x",
+        "openrouter/anthropic/claude-x",
+        "best",
+    ];
+    for id in ids {
+        assert_eq!(find_model(&models, id)["owned_by"], "openrouter");
+    }
+}
+
+/// A key that is for such a name opens it at the provider of the setting, and nothing else there.
+#[tokio::test]
+async fn a_key_for_a_name_opens_it_where_its_setting_says() {
+    let up = ScriptedProvider::start_answering(|_| vec![answer("200 OK", "", COMPLETION)]).await;
+    let key = format!("{SECRET}-one");
+    let settings = ModelConfig {
+        provider: Some("openrouter".into()),
+        ..model_with_window(50_000)
+    };
+    let proxy = ProxyBuilder::new()
+        .provider("anthropic", &up)
+        .provider("openrouter", &up)
+        .providers(|provider| provider.auth = Auth::None)
+        .client("one", &key, &["anthropic/claude-x"])
+        .model("anthropic/claude-x", settings)
+        .start()
+        .await;
+    let client = proxy.client();
+    for (model, status) in [
+        ("anthropic/claude-x", 200),
+        ("openrouter/anthropic/claude-x", 404),
+        ("openrouter/other", 404),
+    ] {
+        let body =
+            format!(r#"{{"model":"{model}","messages":[{{"role":"user","content":"hi"}}]}}"#);
+        let request = client
+            .request(Method::POST, "/v1/chat/completions")
+            .header("content-type", "application/json")
+            .header("authorization", format!("Bearer {key}"));
+        assert_eq!(
+            client.send_with(request, body).await.status,
+            status,
+            "{model}"
+        );
+    }
 }

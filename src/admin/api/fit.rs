@@ -19,7 +19,7 @@ use crate::{
     provider::Target,
     proxy::{
         App,
-        outgoing::chosen_provider,
+        outgoing::{chosen_provider, look_up_for_client},
         plan::{explain_model, guard_policy},
     },
     telemetry::record::RequestRecord,
@@ -129,5 +129,8 @@ fn choose_target(
     let mut choice = app.registry.look_up_candidates(model, provider)?;
     let is_configured = choice.asked_is_configured;
     choice.retain_permitted(|target| requester.may_use(app, model, is_configured, target));
-    choice.pick_heaviest().ok_or_else(|| no_such_model(model))
+    let target = choice.pick_heaviest();
+    let mut target = target.ok_or_else(|| no_such_model(model))?;
+    look_up_for_client(app, parts, &mut target);
+    Ok(target)
 }

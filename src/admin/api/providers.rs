@@ -99,7 +99,7 @@ fn list_models(app: &App, requester: &Requester) -> BTreeMap<String, Vec<ModelVi
             models.or_default().push(ModelView {
                 id,
                 context_length: window.known_tokens(),
-                window_from: window.source.api_name(),
+                window_from: window.known_source().api_name(),
             });
         }
     }

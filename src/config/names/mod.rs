@@ -1,7 +1,7 @@
 //! Names of models: which provider serves a name, and under which name there.
 //!
 //! A name with a slash is `provider/model` only where that provider is configured, since the names of open models
-//! contain slashes too. A name is resolved through its aliases to its deployments, and then to its fallbacks.
+//! contain slashes too, and where no setting for that very name names another provider. A name is resolved through its aliases to its deployments, and then to its fallbacks.
 //! The checks of the settings and the requests use the same code. No windows and no I/O here.
 
 mod overrides;
@@ -260,7 +260,8 @@ impl ModelNames {
         if let Some((left, right)) = model.split_once('/')
             && let Ok(provider) = self.find_provider(left)
         {
-            return Ok((provider, right));
+            let other = self.find_other_provider(left, model);
+            return other.map_or(Ok((provider, right)), |other| Ok((other, model)));
         }
         if let Some(name) = self.models.get(model).and_then(|m| m.provider.as_deref()) {
             return Ok((self.find_provider(name)?, model));
@@ -270,6 +271,26 @@ impl ModelNames {
         }
         let default = self.find_default_provider();
         Ok((default.map_err(|_| self.unknown_model(model))?, model))
+    }
+
+    /// Whether the settings name another provider for a name than the one with which it begins.
+    pub(crate) fn is_redirected(&self, name: &str) -> bool {
+        let prefixed = name.split_once('/');
+        prefixed.is_some_and(|(left, _)| self.find_other_provider(left, name).is_some())
+    }
+
+    /// The provider other than `left` that the settings name for `left/model`: those of that very name, else those of the
+    /// longest pattern that begins with `left/`.
+    fn find_other_provider(&self, left: &str, model: &str) -> Option<&str> {
+        let named = self.models.iter().filter(|(key, settings)| {
+            let rest = key.strip_prefix(left);
+            settings.provider.is_some()
+                && rest.is_some_and(|rest| rest.starts_with('/'))
+                && matches_pattern(key, model)
+        });
+        let (_, settings) = named.max_by_key(|(key, _)| rank_pattern(key))?;
+        let other = self.find_provider(settings.provider.as_deref()?).ok()?;
+        (other != left).then_some(other)
     }
 
     /// The provider with the most exact pattern for a bare name, among the patterns of providers and of models. Of

@@ -7,7 +7,7 @@ mod model_rules;
 use http::Uri;
 use parking_lot::Mutex;
 
-pub use self::model_rules::is_other_family;
+pub use self::model_rules::{find_beta_window, is_other_family, read_window_betas};
 use super::Format;
 
 /// What a provider does with a sequence of messages that strict chat templates refuse.
@@ -113,6 +113,8 @@ pub struct Profile {
     pub refuses_overflow: bool,
     /// The path, from the base URL, that lists loaded models with the windows that they were loaded with.
     pub loaded_models: Option<&'static str>,
+    /// One name of a model stands for several hosts, whose windows differ: what one of them refuses, another may take.
+    pub has_hosts: bool,
     /// Whether that error comes at once and is not billed.
     pub overflow_is_free: bool,
     /// Whether a stream with status 200 may have an error as its first event.
@@ -152,6 +154,7 @@ const OPEN: Profile = Profile {
     may_end_with_assistant: true,
     answer_room: AnswerRoom::Checked,
     refuses_overflow: true,
+    has_hosts: false,
     overflow_is_free: true,
     loaded_models: None,
     errors_inside: false,
@@ -256,6 +259,7 @@ pub const PROFILES: &[Profile] = &[
     Profile {
         name: "openrouter",
         tool_message_bytes: Some(204_800),
+        has_hosts: true,
         ..STRICT
     },
     Profile {
@@ -320,6 +324,11 @@ impl Profile {
     }
 }
 
+/// The host of an address, in lower case.
+fn read_host(base_url: &Uri) -> String {
+    base_url.host().unwrap_or("").to_ascii_lowercase()
+}
+
 pub fn find_profile(name: &str) -> Option<&'static Profile> {
     PROFILES.iter().find(|profile| profile.name == name)
 }
@@ -329,7 +338,7 @@ pub(super) fn guess_by_host(base_url: Option<&str>) -> &'static str {
     let Some(base_url) = base_url.and_then(|base_url| base_url.parse::<Uri>().ok()) else {
         return "template";
     };
-    let host = base_url.host().unwrap_or("").to_ascii_lowercase();
+    let host = read_host(&base_url);
     match host.as_str() {
         "api.openai.com" => "openai",
         "api.deepseek.com" => "deepseek",

@@ -4,7 +4,7 @@
 //! The rules hold at every host; what holds in one format alone says so at its field. A provider's own row says what else
 //! holds there. A version that is not known yet has the rules of the newest one before it.
 
-use super::{MINUTE, PastReasoning, Profile, ReasoningMember};
+use super::{MINUTE, PastReasoning, Profile, ReasoningMember, read_host};
 
 /// The beginnings of names, and what a model with one of them differs in.
 type ModelRule = (&'static str, fn(&mut Profile));
@@ -75,6 +75,52 @@ const RULES: &[ModelRule] = &[
         it.cache_life_s = it.cache_life_s.map(|life| life.min(30 * MINUTE))
     }),
 ];
+
+/// A part of Anthropic's API with which a model has a larger window. Requests name it in `anthropic-beta`.
+struct WindowBeta {
+    name: &'static str,
+    /// The first version that needs it, and the first one that has the window without it.
+    models: (&'static str, &'static str),
+    /// The window with it, in tokens.
+    window: u32,
+    /// The host where it has no effect any more.
+    ended_at: &'static str,
+}
+
+/// Its place is its bit in [`read_window_betas`], so a row stays where it is.
+const WINDOW_BETAS: &[WindowBeta] = &[
+    // Ended at Anthropic on 30 April 2026: a longer prompt is refused there. Others may still have it.
+    WindowBeta {
+        name: "context-1m-2025-08-07",
+        models: ("claude-sonnet-4", "claude-sonnet-4.6"),
+        window: 1_000_000,
+        ended_at: "api.anthropic.com",
+    },
+];
+
+/// Which rows of the table a request names, one bit for each.
+pub fn read_window_betas<'a>(named: impl Iterator<Item = &'a str>) -> u8 {
+    let bit = |name| {
+        let at = WINDOW_BETAS.iter().position(|row| row.name == name);
+        at.map_or(0, |at| 1 << at)
+    };
+    named.fold(0, |betas, name| betas | bit(name))
+}
+
+/// The window of a model with these betas at a host, in tokens; `None`: they do not change it.
+pub fn find_beta_window(model: &str, betas: u8, base_url: Option<&str>) -> Option<u32> {
+    let host = base_url.and_then(|base_url| Some(read_host(&base_url.parse().ok()?)));
+    let model = model.to_ascii_lowercase();
+    let rows = WINDOW_BETAS.iter().enumerate();
+    let mut changing = rows.filter(|(at, row)| {
+        let (from, until) = row.models;
+        betas & 1 << at != 0
+            && host.as_deref() != Some(row.ended_at)
+            && has_rule_of(&model, from)
+            && !has_rule_of(&model, until)
+    });
+    changing.next().map(|(_, row)| row.window)
+}
 
 /// Families whose reasoning no other family reads, each with the words that name it.
 const FAMILIES: &[&str] = &[
@@ -162,7 +208,7 @@ fn read_version(part: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::{MINUTE, is_other_family};
+    use super::{MINUTE, find_beta_window, is_other_family, read_window_betas};
     use crate::config::profile::{PastReasoning, Profile, ReasoningMember, find_profile};
 
     fn rules_of(model: &str) -> &'static Profile {
@@ -316,6 +362,43 @@ mod tests {
             );
             let expected = (begun_answers, forced_calls, chat_tools);
             assert_eq!(found, expected, "{model}");
+        }
+    }
+
+    #[test]
+    fn a_beta_gives_some_models_a_larger_window() {
+        let betas = |header: &'static str| read_window_betas(header.split(','));
+        let beta = betas("context-1m-2025-08-07");
+        assert_eq!(betas("a,context-1m-2025-08-07,b"), beta);
+        assert_eq!(betas("context-1m-2025-08-071,,b"), 0);
+        let elsewhere = Some("http://127.0.0.1:8080/v1");
+        for (model, betas, base_url, window) in [
+            (
+                "claude-sonnet-4-5-20250929",
+                beta,
+                elsewhere,
+                Some(1_000_000),
+            ),
+            (
+                "us.anthropic.claude-sonnet-4-20250514-v1:0",
+                beta,
+                elsewhere,
+                Some(1_000_000),
+            ),
+            ("Claude-Sonnet-4", beta, None, Some(1_000_000)),
+            ("claude-sonnet-4-5", 0, elsewhere, None),
+            ("claude-sonnet-4-6", beta, elsewhere, None),
+            ("claude-sonnet-5", beta, elsewhere, None),
+            ("claude-opus-4-5", beta, elsewhere, None),
+            ("claude-3-7-sonnet", beta, elsewhere, None),
+            (
+                "claude-sonnet-4-5",
+                beta,
+                Some("https://api.Anthropic.com/v1"),
+                None,
+            ),
+        ] {
+            assert_eq!(find_beta_window(model, betas, base_url), window, "{model}");
         }
     }
 

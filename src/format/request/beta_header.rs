@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-pub(in crate::format) const BETA_HEADER: HeaderName = HeaderName::from_static("anthropic-beta");
+pub const BETA_HEADER: HeaderName = HeaderName::from_static("anthropic-beta");
 
 /// A part of the API without which it refuses what the proxy adds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -256,6 +256,7 @@ mod tests {
             let window = Window {
                 tokens,
                 input: None,
+                taught: None,
                 source,
             };
             families.add_row("p", model, window);

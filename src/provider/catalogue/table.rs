@@ -64,6 +64,7 @@ impl WindowTable {
         let window = Window {
             tokens,
             input: input.filter(|input| (1..tokens).contains(input)),
+            taught: None,
             source: WindowSource::Catalogue,
         };
         let entries = self.models.entry(model).or_default();

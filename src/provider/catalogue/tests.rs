@@ -77,6 +77,7 @@ fn no_known_model_is_missing() {
             let expected = (context >= 1_024).then_some(Window {
                 tokens: context,
                 input: tokens("input").filter(|input| *input < context),
+                taught: None,
                 source: WindowSource::Catalogue,
             });
             assert_eq!(lookup(provider, model), expected, "{provider}/{model}");
@@ -191,6 +192,7 @@ fn models_of_2026_are_known_by_the_names_that_users_write() {
         Some(Window {
             tokens,
             input,
+            taught: None,
             source,
         })
     };

@@ -15,6 +15,10 @@ pub(super) const LEAST_WINDOW: u32 = 1_024;
 pub(super) const LEAST_INPUT: u32 = 256;
 /// An inferred limit is believed for no longer.
 pub(super) const INFERRED_MAX_AGE: Duration = Duration::from_secs(60 * 60);
+/// How long an answered prompt stands against a refusal of a shorter one.
+pub(super) const ACCEPTED_MAX_AGE: Duration = Duration::from_secs(60 * 60);
+/// An answered prompt is published again after this time: it is believed for an hour only.
+const REFRESH_ACCEPTED_MS: u64 = 30 * 60_000;
 /// A lesson learnt again is published where the published one is older by this.
 const REFRESH_MS: u64 = 60_000;
 /// The largest accepted prompt is published again after this growth.
@@ -48,15 +52,19 @@ pub(super) fn believed_tokens(lesson: Option<DatedTokens>, now: SystemTime) -> O
     Some(lesson.filter(|lesson| lesson.is_believed(now))?.tokens)
 }
 
-/// The lessons about one model.
+/// The lessons of one scope about one model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lessons {
-    /// The largest accepted prompt.
+    /// The largest accepted prompt of the last hour.
     pub accepted: Option<DatedTokens>,
+    /// The largest one that was accepted after that.
+    pub accepted_later: Option<DatedTokens>,
     pub window: Option<DatedTokens>,
     /// A largest prompt that the provider named.
     pub named: Option<DatedTokens>,
     pub inferred: Option<DatedTokens>,
+    /// The refused prompt below which that limit was inferred, in tokens.
+    pub refused: u32,
 }
 
 impl Lessons {
@@ -70,8 +78,10 @@ impl Lessons {
         };
         let known = published.accepted.map_or(0, |accepted| accepted.tokens);
         let least = u64::from(known) * u64::from(100 + GROWTH_PERCENT) / 100;
-        let has_grown =
-            |local: DatedTokens| published.accepted.is_none() || u64::from(local.tokens) > least;
+        let since_ms = published.accepted.map_or(0, |accepted| accepted.since_ms);
+        let has_grown = |local: DatedTokens| {
+            u64::from(local.tokens) > least || local.since_ms > since_ms + REFRESH_ACCEPTED_MS
+        };
         self.accepted.is_some_and(has_grown)
             || differs(self.window, published.window)
             || differs(self.named, published.named)
@@ -88,12 +98,21 @@ impl Lessons {
             (Some(local), None) if local.since_ms <= written_ms => None,
             (local, remote) => remote.or(local),
         };
-        let accepted = [self.accepted, remote.accepted].into_iter().flatten();
+        let most = |local: Option<DatedTokens>, remote: Option<DatedTokens>| {
+            let both = local.into_iter().chain(remote);
+            both.max_by_key(|accepted| (accepted.tokens, accepted.since_ms))
+        };
+        let inferred = newest(self.inferred, remote.inferred);
         let merged = Self {
-            accepted: accepted.max_by_key(|accepted| (accepted.tokens, accepted.since_ms)),
+            accepted: most(self.accepted.or(self.accepted_later), remote.accepted),
+            accepted_later: most(self.accepted_later, remote.accepted_later),
             window: newest(self.window, remote.window),
             named: newest(self.named, remote.named),
-            inferred: newest(self.inferred, remote.inferred),
+            inferred,
+            refused: match inferred == self.inferred {
+                true => self.refused,
+                false => remote.refused,
+            },
         };
         merged.without_contradictions()
     }
@@ -111,28 +130,28 @@ impl Lessons {
             bounded.is_believed(now).then_some(bounded)
         };
         Self {
-            accepted: bound(self.accepted, 1, max_age),
+            accepted: bound(self.accepted, 1, max_age.min(ACCEPTED_MAX_AGE)),
+            accepted_later: bound(self.accepted_later, 1, max_age.min(ACCEPTED_MAX_AGE)),
             window: bound(self.window, LEAST_WINDOW, max_age),
             named: bound(self.named, LEAST_INPUT, max_age),
             inferred: bound(self.inferred, LEAST_INPUT, max_age.min(INFERRED_MAX_AGE)),
+            refused: self.refused,
         }
     }
 
+    /// Without the lessons that were learnt within the hour after a larger prompt was accepted, or before. A later one means
+    /// that the window has shrunk.
     fn without_contradictions(mut self) -> Self {
         let Some(accepted) = self.accepted else {
             return self;
         };
-        for lesson in [&mut self.window, &mut self.named] {
+        let until_ms = accepted.since_ms.saturating_add(accepted.max_age_ms);
+        for lesson in [&mut self.window, &mut self.named, &mut self.inferred] {
             match lesson.filter(|lesson| lesson.tokens < accepted.tokens) {
-                Some(smaller) if smaller.since_ms > accepted.since_ms => self.accepted = None,
+                Some(smaller) if smaller.since_ms >= until_ms => self.accepted = None,
                 Some(_) => *lesson = None,
                 None => {}
             }
-        }
-        if let Some(limit) = &mut self.inferred
-            && accepted.since_ms >= limit.since_ms
-        {
-            limit.tokens = limit.tokens.max(accepted.tokens);
         }
         self
     }
@@ -174,8 +193,9 @@ mod tests {
     }
 
     fn accepted(tokens: u32, since_ms: u64) -> Lessons {
+        let since = UNIX_EPOCH + Duration::from_millis(since_ms);
         Lessons {
-            accepted: dated(tokens, since_ms),
+            accepted: Some(DatedTokens::new(tokens, since, ACCEPTED_MAX_AGE)),
             ..Lessons::default()
         }
     }
@@ -185,9 +205,12 @@ mod tests {
         let local = accepted(30_000, NOW_MS);
         let merged = local.merge_with(window(16_000, NOW_MS - 1), NOW_MS);
         assert_eq!(merged, local);
+        // Within the hour it is about a session, or about another host.
+        let merged = local.merge_with(window(16_000, NOW_MS + HOUR_MS - 1), NOW_MS + HOUR_MS);
+        assert_eq!(merged, local);
         // The window became smaller after that.
-        let merged = local.merge_with(window(16_000, NOW_MS + 1), NOW_MS + 1);
-        assert_eq!(merged, window(16_000, NOW_MS + 1));
+        let merged = local.merge_with(window(16_000, NOW_MS + HOUR_MS), NOW_MS + HOUR_MS);
+        assert_eq!(merged, window(16_000, NOW_MS + HOUR_MS));
         // Both can be true.
         let merged = local.merge_with(window(32_000, NOW_MS - 1), NOW_MS);
         assert_eq!(merged.accepted, local.accepted);
@@ -196,8 +219,23 @@ mod tests {
             inferred: dated(16_000, NOW_MS - 1),
             ..Lessons::default()
         };
-        let merged = local.merge_with(inferred, NOW_MS);
-        assert_eq!(merged.inferred, dated(30_000, NOW_MS - 1));
+        assert_eq!(local.merge_with(inferred, NOW_MS).inferred, None);
+    }
+
+    #[test]
+    fn the_longest_prompt_of_the_hour_counts() {
+        let at = |minutes: u64| now() + Duration::from_secs(60 * minutes);
+        let mut lessons = Lessons::default();
+        for (minutes, tokens) in [(0, 318_000), (20, 200_000), (50, 5_000)] {
+            lessons.record_accepted_prompt(tokens, DAY, at(minutes));
+        }
+        for (minutes, longest) in [(59, Some(318_000)), (61, Some(200_000)), (81, None)] {
+            assert_eq!(lessons.longest_accepted(at(minutes)), longest, "{minutes}");
+        }
+        // The later one takes the place of the one that is too old.
+        lessons.record_accepted_prompt(1_000, DAY, at(61));
+        assert_eq!(lessons.longest_accepted(at(79)), Some(200_000));
+        assert_eq!(lessons.longest_accepted(at(80)), Some(1_000));
     }
 
     #[test]
@@ -224,6 +262,7 @@ mod tests {
         let published = accepted(10_000, NOW_MS);
         assert!(!accepted(11_000, NOW_MS).is_news(&published));
         assert!(accepted(11_001, NOW_MS).is_news(&published));
+        assert!(accepted(9_000, NOW_MS + REFRESH_ACCEPTED_MS + 1).is_news(&published));
         assert!(!Lessons::default().is_news(&published));
     }
 
@@ -268,12 +307,17 @@ mod tests {
                 }),
             )
         };
-        (one(), one(), one(), one()).prop_map(|(accepted, window, named, inferred)| Lessons {
-            accepted,
-            window,
-            named,
-            inferred,
-        })
+        let all = (one(), one(), one(), one(), one(), any::<u32>());
+        all.prop_map(
+            |(accepted, accepted_later, window, named, inferred, refused)| Lessons {
+                accepted,
+                accepted_later,
+                window,
+                named,
+                inferred,
+                refused,
+            },
+        )
     }
 
     proptest! {

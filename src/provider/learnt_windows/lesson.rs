@@ -4,7 +4,9 @@ use std::time::{Duration, SystemTime};
 
 use super::{
     Lesson, Lessons, RefusedPrompt,
-    dated_lessons::{DatedTokens, INFERRED_MAX_AGE, LEAST_INPUT, LEAST_WINDOW, believed_tokens},
+    dated_lessons::{
+        ACCEPTED_MAX_AGE, DatedTokens, INFERRED_MAX_AGE, LEAST_INPUT, LEAST_WINDOW, believed_tokens,
+    },
 };
 use crate::provider::{Bounds, Window, window::lesser_bound};
 
@@ -29,9 +31,23 @@ impl Lessons {
         }
     }
 
-    /// The reported tokens of the longest prompt that was answered lately.
+    /// The reported tokens of the longest prompt that was answered within the hour.
     pub(in crate::provider) fn longest_accepted(&self, now: SystemTime) -> Option<u32> {
-        believed_tokens(self.accepted, now)
+        believed_tokens(self.accepted, now).or(believed_tokens(self.accepted_later, now))
+    }
+
+    /// Whether more was answered within the hour than a refusal allows.
+    pub(super) fn contradicts(&self, refused: &RefusedPrompt, now: SystemTime) -> bool {
+        let named = lesser_bound(refused.overflow.window, refused.overflow.prompt_limit);
+        let named = named.filter(|named| *named >= LEAST_WINDOW);
+        let most = refused.count_tokens().min(named.unwrap_or(u32::MAX));
+        self.longest_accepted(now)
+            .is_some_and(|longest| longest > most)
+    }
+
+    /// Whether anything is believed, an answered prompt included.
+    pub(super) fn knows_any(&self, now: SystemTime) -> bool {
+        self.longest_accepted(now).is_some() || self.bounds_at(now) != Bounds::default()
     }
 
     pub(super) fn record_accepted_prompt(
@@ -40,12 +56,20 @@ impl Lessons {
         max_age: Duration,
         now: SystemTime,
     ) {
-        if believed_tokens(self.accepted, now).is_none_or(|largest| largest <= tokens) {
-            self.accepted = Some(DatedTokens::new(tokens, now, max_age));
+        let accepted = DatedTokens::new(tokens, now, max_age.min(ACCEPTED_MAX_AGE));
+        if believed_tokens(self.accepted, now).is_none() {
+            self.accepted = self.accepted_later.take();
+        }
+        let is_most = |known| believed_tokens(known, now).is_none_or(|known| known <= tokens);
+        if is_most(self.accepted) {
+            (self.accepted, self.accepted_later) = (Some(accepted), None);
+        } else if is_most(self.accepted_later) {
+            self.accepted_later = Some(accepted);
         }
         // Smaller limits were wrong, or are no longer true.
         self.window = self.window.filter(|window| window.tokens >= tokens);
         self.named = self.named.filter(|limit| limit.tokens >= tokens);
+        self.inferred = self.inferred.filter(|_| self.refused > tokens);
         if let Some(limit) = &mut self.inferred {
             limit.tokens = limit.tokens.max(tokens);
         }
@@ -53,6 +77,7 @@ impl Lessons {
 
     pub(super) fn record_truncation(&mut self, tokens: u32, max_age: Duration, now: SystemTime) {
         let known = believed_tokens(self.inferred, now).unwrap_or(u32::MAX);
+        self.refused = tokens.min(known).saturating_add(1);
         self.set_inferred_limit(tokens.min(known), max_age.min(INFERRED_MAX_AGE), now);
     }
 
@@ -62,14 +87,10 @@ impl Lessons {
         max_age: Duration,
         now: SystemTime,
     ) -> Lesson {
-        let sent = count_refused_tokens(refused);
-        if self.is_inconclusive(refused, sent, now) {
-            return Lesson::Input(sent);
-        }
-        let tried = believed_tokens(self.inferred, now);
-        // The limit was inferred below an accepted prompt and is refused too: the window has shrunk.
-        if tried.is_some() && believed_tokens(self.accepted, now).is_some_and(|most| most >= sent) {
-            self.accepted = None;
+        let sent = refused.count_tokens();
+        // The window has shrunk, or it is that of another host.
+        if self.longest_accepted(now).is_some_and(|most| most >= sent) {
+            (self.accepted, self.accepted_later) = (None, None);
         }
         let lesson = self.adopt_named_limits(refused, max_age, now);
         if refused.overflow.is_filled_by_answer()
@@ -78,8 +99,14 @@ impl Lessons {
         {
             return lesson.unwrap_or(Lesson::Input(sent));
         }
+        if let Some(room) = confirmed_room(refused, sent) {
+            return lesson.unwrap_or(Lesson::Input(room));
+        }
         let (next, most_age) = self.choose_next_limit(refused, sent, now);
-        let next = next.min(tried.unwrap_or(u32::MAX));
+        let known = believed_tokens(self.inferred, now);
+        let (tried, before) = known.map_or((u32::MAX, u32::MAX), |tried| (tried, self.refused));
+        self.refused = sent.min(before);
+        let next = next.min(tried);
         self.set_inferred_limit(next, max_age.min(most_age), now);
         lesson.unwrap_or(Lesson::Input(next.max(LEAST_INPUT)))
     }
@@ -92,16 +119,6 @@ impl Lessons {
         sent <= room(refused.reserve) && sent > room(refused.answer)
     }
 
-    /// A prompt of four times the size was accepted, and the error names no number: it is not about the
-    /// window.
-    fn is_inconclusive(&self, refused: &RefusedPrompt, sent: u32, now: SystemTime) -> bool {
-        let overflow = refused.overflow;
-        let named = overflow.window.or(overflow.prompt_limit);
-        let named = named.or(overflow.answer).or(overflow.excess);
-        let accepted = believed_tokens(self.accepted, now).unwrap_or(0);
-        named.or(refused.count_prompt_tokens()).is_none() && accepted / 4 > sent
-    }
-
     /// Records the believable limits that the error names.
     fn adopt_named_limits(
         &mut self,
@@ -109,7 +126,7 @@ impl Lessons {
         max_age: Duration,
         now: SystemTime,
     ) -> Option<Lesson> {
-        let accepted = believed_tokens(self.accepted, now).unwrap_or(0);
+        let accepted = self.longest_accepted(now).unwrap_or(0);
         let claimed = refused.claimed;
         // A guessed window claims nothing.
         let most = claimed.claimed_tokens().unwrap_or(u32::MAX);
@@ -142,20 +159,9 @@ impl Lessons {
                 return (room, ANSWER_MAX_AGE);
             }
         }
-        // The error confirms the window that the request was planned for, so the estimate was too low.
         let named = overflow.prompt_limit.or(overflow.window);
         let known = refused.claimed.claimed_tokens();
-        let claimed = Bounds {
-            window: Some(refused.claimed.tokens),
-            input: refused.claimed.input,
-        };
-        let claimed = room_for_prompt(claimed, refused.reserve);
-        if known.is_some_and(|known| named >= Some(known))
-            && refused.count_prompt_tokens().is_some()
-            && (LEAST_INPUT..sent).contains(&claimed)
-        {
-            return (claimed, INFERRED_MAX_AGE);
-        }
+        let claimed = room_for_claimed(refused);
         let guess = match overflow.excess {
             Some(excess) if overflow.prompt_tokens.is_none() => {
                 let left = sent.saturating_sub(excess).max(percent_of(sent, 10));
@@ -165,7 +171,7 @@ impl Lessons {
             _ if known.is_none() && named.is_none() => percent_of(sent, NEXT_PERCENT).min(claimed),
             _ => percent_of(sent, NEXT_PERCENT),
         };
-        let accepted = believed_tokens(self.accepted, now).unwrap_or(0);
+        let accepted = self.longest_accepted(now).unwrap_or(0);
         let floor = accepted.min(percent_of(sent, NEXT_BELOW_ACCEPTED_PERCENT));
         (guess.max(floor), INFERRED_MAX_AGE)
     }
@@ -175,13 +181,23 @@ impl Lessons {
     }
 }
 
-/// Tokens of the refused prompt: by the provider's count, else by the estimate, else by the limit for
-/// which it was planned.
-fn count_refused_tokens(refused: &RefusedPrompt) -> u32 {
-    let most = refused.claimed.input.unwrap_or(refused.claimed.tokens);
-    let counted = refused.count_prompt_tokens().unwrap_or(0);
-    let counts = [counted, refused.expected, most];
-    counts.into_iter().find(|&tokens| tokens > 0).unwrap_or(1)
+/// The room for prompts, if the error confirms what the request was planned for: its estimate was too low. That is no lower
+/// limit, since plans go by the count from then on.
+fn confirmed_room(refused: &RefusedPrompt, sent: u32) -> Option<u32> {
+    let named = refused.overflow.prompt_limit.or(refused.overflow.window)?;
+    let known = refused.claimed.claimed_tokens()?;
+    let known = lesser_bound(Some(known), refused.claimed.input)?;
+    let room = room_for_claimed(refused);
+    let is_confirmed = named >= known && refused.count_prompt_tokens().is_some();
+    (is_confirmed && (LEAST_INPUT..sent).contains(&room)).then_some(room)
+}
+
+fn room_for_claimed(refused: &RefusedPrompt) -> u32 {
+    let claimed = Bounds {
+        window: Some(refused.claimed.tokens),
+        input: refused.claimed.input,
+    };
+    room_for_prompt(claimed, refused.reserve)
 }
 
 /// The named window, the claimed one where it is less, or the guess where nothing else is known.

@@ -3,8 +3,14 @@ mod assumed_window;
 
 use std::time::{Duration, SystemTime};
 
-use super::{Bounds, LearntWindows, Lesson, MAX_MODELS, RefusedPrompt};
-use crate::provider::{Window, WindowSource, overflow::Overflow};
+use super::{
+    Bounds, LearntWindows, Lesson, LessonKey, LessonScope, MAX_LESSONS, MAX_OF_ACCOUNT,
+    RefusedPrompt,
+};
+use crate::{
+    provider::{Window, WindowSource, overflow::Overflow},
+    store::{Account, SessionId},
+};
 
 const DAY: Duration = Duration::from_secs(86_400);
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -15,12 +21,25 @@ fn refused(overflow: Overflow, claimed: u32, expected: u32) -> RefusedPrompt {
         claimed: Window {
             tokens: claimed,
             input: None,
+            taught: None,
             source: WindowSource::Catalogue,
         },
         expected,
         answer: 0,
         reserve: 0,
+        answered: 0,
+        by_one_host: false,
     }
+}
+
+/// The model `m` for a session of an account.
+fn key(account: u8, session: u8) -> LessonKey {
+    let scope = LessonScope {
+        account: Some(Account::from_bytes([account; 16])),
+        betas: 0,
+        session: Some(SessionId::from_bytes([session; 16])),
+    };
+    LessonKey::new("p", "m", scope)
 }
 
 fn named(window: u32) -> Overflow {
@@ -33,6 +52,7 @@ fn named(window: u32) -> Overflow {
 /// The lessons about one model, at one time.
 struct Model {
     learnt: LearntWindows,
+    key: LessonKey,
     now: SystemTime,
 }
 
@@ -40,22 +60,29 @@ impl Model {
     fn new() -> Self {
         Self {
             learnt: LearntWindows::new(DAY),
+            key: key(1, 1),
             now: SystemTime::now(),
         }
     }
 
+    /// The same model for another session or account.
+    fn ask_for(&mut self, account: u8, session: u8) -> &Self {
+        self.key = key(account, session);
+        self
+    }
+
     fn refused(&self, refused: RefusedPrompt) -> Lesson {
         self.learnt
-            .record_refused_prompt("p", "m", &refused, self.now)
+            .record_refused_prompt(&self.key, &refused, self.now)
     }
 
     fn accepted(&self, tokens: u32) {
         self.learnt
-            .record_accepted_prompt("p", "m", tokens, self.now);
+            .record_accepted_prompt(&self.key, tokens, self.now);
     }
 
     fn known(&self) -> Bounds {
-        self.learnt.find_bounds("p", "m", self.now)
+        self.learnt.find_bounds(&self.key, 0, self.now)
     }
 
     fn window(&self) -> Option<u32> {
@@ -80,7 +107,8 @@ fn a_named_window_is_believed_until_it_expires() {
     assert_eq!(lesson, Lesson::Window(8_192));
     assert_eq!((model.window(), model.input()), (Some(8_192), None));
     for (endpoint, name) in [("p", "other"), ("other", "m")] {
-        let found = model.learnt.find_bounds(endpoint, name, model.now);
+        let other = LessonKey::new(endpoint, name, model.key.scope);
+        let found = model.learnt.find_bounds(&other, 0, model.now);
         assert_eq!(found, Bounds::default());
     }
     model.now += DAY - Duration::from_secs(1);
@@ -104,17 +132,9 @@ fn a_named_limit_of_the_prompt_is_no_window() {
 
 #[test]
 fn impossible_numbers_are_not_believed() {
-    // Misprinted, larger than claimed, and smaller than an accepted prompt.
-    for (window, accepted) in [
-        (3, None),
-        (128_000, None),
-        (200_000, None),
-        (8_192, Some(9_000)),
-    ] {
+    // Misprinted, and larger than claimed.
+    for window in [3, 128_000, 200_000] {
         let model = Model::new();
-        if let Some(tokens) = accepted {
-            model.accepted(tokens);
-        }
         let lesson = model.refused(refused(named(window), 128_000, 20_000));
         assert_eq!(lesson, Lesson::Input(14_000), "{window}");
         assert_eq!((model.window(), model.input()), (None, Some(14_000)));
@@ -169,23 +189,92 @@ fn every_refusal_tightens() {
     assert_eq!(late, Lesson::Input(4_410));
 }
 
+/// However often it comes: the host of these sessions has a smaller window, or another setting than the others.
 #[test]
-fn an_accepted_prompt_holds_the_limit_up_once() {
-    let model = Model::new();
+fn a_refusal_below_what_was_answered_teaches_its_session_alone() {
+    let mut model = Model::new();
     model.accepted(30_000);
-    let overflow = Overflow {
-        prompt_tokens: Some(20_000),
-        ..named(8_192)
+    for session in 2..6 {
+        for (sent, learnt) in [(20_000, 8_192), (8_000, 8_192)] {
+            let overflow = Overflow {
+                prompt_tokens: Some(sent),
+                ..named(8_192)
+            };
+            model
+                .ask_for(1, session)
+                .refused(refused(overflow, 128_000, sent));
+            assert_eq!(model.window(), Some(learnt), "{session}");
+        }
+        assert_eq!(model.ask_for(1, 1).known(), Bounds::default());
+    }
+    // Without a number.
+    let without = refused(Overflow::default(), 128_000, 2_000);
+    model.ask_for(1, 7).refused(without);
+    assert_eq!(model.input(), Some(1_400));
+    assert_eq!(model.ask_for(1, 1).known(), Bounds::default());
+    // The session believes it for an hour, and the account learns once nothing longer was answered for an hour.
+    model.now += HOUR;
+    assert_eq!(model.ask_for(1, 2).known(), Bounds::default());
+    model.refused(refused(named(8_192), 128_000, 20_000));
+    assert_eq!(model.ask_for(1, 1).window(), Some(8_192));
+}
+
+#[test]
+fn accounts_betas_and_hosts_are_apart() {
+    let mut model = Model::new();
+    model.refused(refused(named(8_192), 128_000, 20_000));
+    assert_eq!(model.ask_for(1, 2).window(), Some(8_192));
+    assert_eq!(model.ask_for(2, 1).known(), Bounds::default());
+    model.ask_for(1, 2);
+    model.key.scope.betas = 1;
+    assert_eq!(model.known(), Bounds::default());
+    // One of several hosts says nothing of the others.
+    let mut model = Model::new();
+    let by_one_host = RefusedPrompt {
+        by_one_host: true,
+        ..refused(named(32_768), 131_072, 40_000)
     };
-    let lesson = model.refused(refused(overflow, 128_000, 20_000));
-    assert_eq!(lesson, Lesson::Input(18_000));
-    // The server was restarted with a smaller window: now it is believed.
-    let overflow = Overflow {
-        prompt_tokens: Some(17_900),
-        ..overflow
+    assert_eq!(model.refused(by_one_host), Lesson::Window(32_768));
+    assert_eq!(model.window(), Some(32_768));
+    assert_eq!(model.ask_for(1, 2).known(), Bounds::default());
+}
+
+/// A session that was answered above what another one taught is not cut by it.
+#[test]
+fn a_longer_session_is_not_cut_by_a_refusal_of_another() {
+    let mut model = Model::new();
+    model.refused(refused(named(117_000), 1_000_000, 130_000));
+    let known = |model: &Model, answered| model.learnt.find_bounds(&model.key, answered, model.now);
+    model.ask_for(1, 2);
+    assert_eq!(known(&model, 100_000).window, Some(117_000));
+    assert_eq!(known(&model, 318_000), Bounds::default());
+    // Its own refusal counts, whatever it was answered before.
+    let own = RefusedPrompt {
+        answered: 318_000,
+        ..refused(named(200_000), 1_000_000, 320_000)
     };
-    let lesson = model.refused(refused(overflow, 128_000, 18_000));
-    assert_eq!(lesson, Lesson::Window(8_192));
+    model.refused(own);
+    assert_eq!(known(&model, 318_000).input, Some(288_000));
+    model.refused(RefusedPrompt {
+        expected: 288_000,
+        ..own
+    });
+    assert_eq!(known(&model, 318_000).window, Some(200_000));
+    assert_eq!(model.ask_for(1, 3).window(), Some(200_000));
+}
+
+#[test]
+fn a_longer_answer_ends_the_lesson() {
+    let mut model = Model::new();
+    for overflow in [named(8_192), Overflow::default()] {
+        model
+            .ask_for(1, 1)
+            .refused(refused(overflow, 128_000, 20_000));
+        assert_ne!(model.known(), Bounds::default());
+        model.ask_for(1, 2).accepted(20_000);
+        assert_eq!(model.ask_for(1, 1).known(), Bounds::default());
+        model.now += HOUR;
+    }
 }
 
 #[test]
@@ -213,10 +302,10 @@ fn an_inferred_limit_expires_sooner() {
     assert_eq!(model.input(), None);
 
     let minute = Duration::from_secs(60);
-    let short = LearntWindows::new(minute);
+    let (short, key) = (LearntWindows::new(minute), key(1, 1));
     let then = SystemTime::now();
-    short.record_truncation("p", "m", 4_096, then);
-    let input_at = |time| short.find_bounds("p", "m", time).input;
+    short.record_truncation(&key, 4_096, then);
+    let input_at = |time| short.find_bounds(&key, 0, time).input;
     assert_eq!(input_at(then), Some(4_096));
     assert_eq!(input_at(then + minute), None);
 }
@@ -266,23 +355,45 @@ fn without_any_count_the_limit_is_above_zero() {
     let lesson = Model::new().refused(refused(Overflow::default(), 0, 0));
     assert!(tokens(lesson) > 0);
     let model = Model::new();
-    model.learnt.record_truncation("p", "m", 0, model.now);
+    model.learnt.record_truncation(&model.key, 0, model.now);
     assert!(model.input().is_some_and(|tokens| tokens > 0));
 }
 
+/// An account with many lessons displaces its own, and then those of the account that has the most.
 #[test]
-fn models_are_bounded() {
+fn lessons_are_bounded_for_each_account_and_in_all() {
     let learnt = LearntWindows::new(DAY);
     let now = SystemTime::now();
-    let models = MAX_MODELS.get() + 10;
-    for model in 0..models {
-        learnt.record_truncation("p", &format!("m{model:04}"), 4_096, now);
+    let model = |account: u8, nth: usize| LessonKey {
+        model: format!("m{nth}").into(),
+        scope: LessonScope {
+            session: None,
+            ..key(account, 0).scope
+        },
+        ..key(account, 0)
+    };
+    let learn = |account, nth| learnt.record_truncation(&model(account, nth), 4_096, now);
+    let knows = |account, nth| {
+        learnt
+            .find_bounds(&model(account, nth), 0, now)
+            .input
+            .is_some()
+    };
+    for nth in 0..3 {
+        learn(1, nth);
     }
-    learnt.record_accepted_prompt("a", "only accepted", 4_096, now);
-    assert_eq!(learnt.models.lock().len(), MAX_MODELS.get());
-    assert_eq!(learnt.find_bounds("p", "m0000", now), Bounds::default());
-    let last = format!("m{:04}", models - 1);
-    assert_eq!(learnt.find_bounds("p", &last, now).input, Some(4_096));
+    for nth in 0..MAX_OF_ACCOUNT + 10 {
+        learn(2, nth);
+    }
+    assert!(knows(1, 0) && knows(1, 2));
+    assert!(!knows(2, 9) && knows(2, 10) && knows(2, MAX_OF_ACCOUNT + 9));
+    for account in 3..10 {
+        for nth in 0..MAX_OF_ACCOUNT {
+            learn(account, nth);
+        }
+    }
+    assert_eq!(learnt.lessons.lock().len(), MAX_LESSONS);
+    assert!(knows(1, 0) && knows(1, 2) && knows(9, MAX_OF_ACCOUNT - 1));
 }
 
 /// A window of 65,536 holds 62,000 tokens beside an answer of 2,000, but not beside the requested 5,000.
@@ -316,23 +427,8 @@ fn a_refusal_that_a_lower_answer_cap_avoids_does_not_limit_prompts() {
         reserve: 5_000,
         ..lowered
     };
+    // The error confirms the window, and so what the request was planned for.
     let model = Model::new();
-    model.refused(stays);
-    assert_eq!(model.known().input, Some(60_536));
-}
-
-#[test]
-fn a_refusal_far_below_an_accepted_prompt_teaches_nothing() {
-    let model = Model::new();
-    model.accepted(10_000);
-    let lesson = model.refused(refused(Overflow::default(), 128_000, 2_000));
-    assert_eq!(lesson, Lesson::Input(2_000));
+    assert_eq!(model.refused(stays), Lesson::Input(60_536));
     assert_eq!(model.known(), Bounds::default());
-    // One with a count does.
-    let counted = Overflow {
-        prompt_tokens: Some(2_000),
-        ..Overflow::default()
-    };
-    model.refused(refused(counted, 128_000, 2_000));
-    assert!(model.known().input.is_some_and(|input| input < 2_000));
 }

@@ -79,7 +79,10 @@ mod tests {
     use super::Registry;
     use crate::{
         config::{Config, ProviderConfig},
-        provider::Bounds,
+        provider::{
+            Bounds,
+            learnt_windows::{LessonKey, LessonScope},
+        },
     };
 
     /// Two providers that have the settings of the built-in one, but for their address.
@@ -122,17 +125,17 @@ mod tests {
         let now = SystemTime::now();
         let endpoint =
             |registry: &Registry, name: &str| Arc::clone(&registry.providers[name].endpoint);
+        let key = |registry: &Registry, name: &str| {
+            LessonKey::new(&endpoint(registry, name), "m", LessonScope::default())
+        };
         let bounds_at = |registry: &Registry, name: &str, time: SystemTime| {
-            registry
-                .learnt
-                .find_bounds(&endpoint(registry, name), "m", time)
+            registry.learnt.find_bounds(&key(registry, name), 0, time)
         };
         let is_known =
             |registry: &Registry, name: &str| bounds_at(registry, name, now) != Bounds::default();
         let truncate = |registry: &Registry, name: &str, tokens: u32| {
-            registry
-                .learnt
-                .record_truncation(&endpoint(registry, name), "m", tokens, now);
+            let key = key(registry, name);
+            registry.learnt.record_truncation(&key, tokens, now);
         };
         for name in ["a", "b"] {
             truncate(&before, name, 5_000);

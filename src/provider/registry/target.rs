@@ -9,7 +9,10 @@ use crate::{
         tokens::{TokenRule, find_token_rule},
     },
     health::limits::{HealthLimits, choose_health_limits},
-    provider::{Provider, Window},
+    provider::{
+        Provider, Window,
+        learnt_windows::{LessonKey, LessonScope},
+    },
 };
 
 /// A model at a provider, with its window and settings.
@@ -20,12 +23,21 @@ pub struct Target {
     pub model: String,
     pub window: Window,
     pub settings: ModelConfig,
+    /// For whom the window is looked up.
+    pub scope: LessonScope,
+    /// Reported tokens of the session's last answer by this model; 0 if there is none.
+    pub answered: u32,
 }
 
 impl Target {
     /// The full name: `provider/model`.
     pub fn id(&self) -> String {
         format!("{}/{}", self.provider.name, self.model)
+    }
+
+    /// What refusals of this model are learnt by.
+    pub fn lesson_key(&self) -> LessonKey {
+        LessonKey::new(&self.provider.endpoint, &self.model, self.scope)
     }
 
     /// The provider's profile, as this model has it.
@@ -53,7 +65,8 @@ impl Target {
             };
             guard.limit_prompt(window - reserve, self.window.input)
         };
-        let budget = budget.or(window.map(usual)).unwrap_or(u32::MAX);
+        let usual = || self.window.whole_tokens().map(usual);
+        let budget = budget.or_else(usual).unwrap_or(u32::MAX);
         choose_health_limits(window, budget, settings)
     }
 }

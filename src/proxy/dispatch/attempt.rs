@@ -141,8 +141,19 @@ impl Attempt {
         let (extras, guesses) = (&mut self.extras, &mut self.guesses);
         self.markers_refused = matches!(refusal, Refusal::Markers);
         match refusal {
-            Refusal::TooLong { overflow, .. } => {
-                return refit_after_overflow(request, placed, &overflow, guesses, fallbacks);
+            Refusal::TooLong {
+                overflow,
+                by_one_host,
+                ..
+            } => {
+                return refit_after_overflow(
+                    request,
+                    placed,
+                    &overflow,
+                    by_one_host,
+                    guesses,
+                    fallbacks,
+                );
             }
             Refusal::TooLarge(size) => {
                 return refit_to_size(request, placed, size, &mut self.size_tries);

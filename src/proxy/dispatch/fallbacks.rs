@@ -13,8 +13,8 @@ use crate::{
     provider::{ModelCandidates, Target, retry::RetryBudget},
     proxy::{
         ClientRequest, FollowedConversation, PlannedRequest,
-        outgoing::RequestHead,
-        plan::{begin_compaction, note_plan, plan_request, wants_larger_model},
+        outgoing::{RequestHead, find_lesson_scope},
+        plan::{begin_compaction, is_same_model, note_plan, plan_request, wants_larger_model},
     },
 };
 
@@ -108,9 +108,8 @@ impl Fallbacks {
         let seed = session.map_or(0, |session| session.inherited.session.seed());
         let deployments = candidates.deployments().len();
         let mut targets = candidates.order_by_seed(seed);
-        // Looked up again, since another request may have learnt a smaller window in the meantime.
         for target in &mut targets {
-            target.window = app.registry.current_window(target);
+            look_up_window(request, target);
         }
         let all: Vec<Target> = targets.iter().take(deployments).cloned().collect();
         let named = match &all[..] {
@@ -282,7 +281,8 @@ impl Fallbacks {
 
     /// The model to use instead of cutting, unless it would get client credentials for another provider.
     fn find_larger_model(&mut self, request: &ClientRequest, target: &Target) -> Option<Target> {
-        let larger = request.app.registry.find_larger(target)?;
+        let mut larger = request.app.registry.find_larger(target)?;
+        look_up_window(request, &mut larger);
         if !may_take(request, &larger) {
             return None;
         }
@@ -290,6 +290,19 @@ impl Fallbacks {
             || *self.lent.get_or_insert_with(|| base_url(&larger)) == base_url(&larger);
         may_lend.then_some(larger)
     }
+}
+
+/// Looks a window up for the session and the account of the request. Another request may have learnt a smaller one, too.
+fn look_up_window(request: &ClientRequest, target: &mut Target) {
+    target.scope = find_lesson_scope(&request.app, &request.parts, &target.provider);
+    if let Some(session) = &request.session {
+        let inherited = &session.inherited;
+        let state = inherited.state.as_ref();
+        let state = state.filter(|_| is_same_model(inherited, target));
+        target.scope.session = Some(inherited.session);
+        target.answered = state.and_then(|state| state.prompt_tokens).unwrap_or(0);
+    }
+    target.window = request.app.registry.current_window(target);
 }
 
 /// Whether the provider gets the client's credentials.

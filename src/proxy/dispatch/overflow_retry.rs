@@ -9,8 +9,9 @@
 //! If the window of a model is only guessed, the first refusal is expected: nothing was cut before it. If the request
 //! would be cut now, a configured larger model comes first.
 //!
-//! The lesson (`provider/learnt_windows.rs`) holds for all sessions of the model until it expires, so the next
-//! request fits at once. A prompt that the provider counted becomes the calibration's anchor. A request that cannot
+//! The lesson (`provider/learnt_windows.rs`) holds for all sessions of the account at the model until it expires, so the next
+//! request fits at once. If the account was answered above it, or several hosts stand behind the model, it holds for the
+//! session. A prompt that the provider counted becomes the calibration's anchor. A request that cannot
 //! get smaller may fall back to a larger window. An overflow opens no circuit, and is never sent again unchanged.
 
 use std::time::SystemTime;
@@ -23,7 +24,7 @@ use crate::{
     http::answer::{ERROR_HEADER, json_response},
     provider::{
         Target, Window,
-        learnt_windows::{Lessons, RefusedPrompt},
+        learnt_windows::{LessonSnapshot, RefusedPrompt},
         overflow::Overflow,
         size_refusal::SizeRefusal,
     },
@@ -52,18 +53,18 @@ const MOST_OLD_IMAGES: usize = 8;
 pub(super) struct Guesses {
     refused: Vec<RefusedPrompt>,
     /// What was known of the window before the first refusal without a number.
-    known_before: Option<Option<Lessons>>,
+    known_before: Option<LessonSnapshot>,
 }
 
 impl Guesses {
     /// After a refusal without a number: whether another refit may help. After the last one, what must stay is refused too, so
     /// none of the refusals was about the window, and what they taught is taken back.
     fn may_refit(&mut self, app: &App, target: &Target, refits: u32) -> bool {
-        let (learnt, endpoint) = (&app.registry.learnt, &target.provider.endpoint);
-        let known = || learnt.export_lessons(endpoint, &target.model, SystemTime::now());
-        let before = *self.known_before.get_or_insert_with(known);
+        let learnt = &app.registry.learnt;
+        let known = || learnt.take_snapshot(&target.lesson_key(), SystemTime::now());
+        let before = self.known_before.get_or_insert_with(known);
         if refits == MAX_REFITS {
-            learnt.restore_lessons(endpoint, &target.model, before);
+            learnt.restore_snapshot(before.clone());
         }
         refits < MAX_REFITS
     }
@@ -75,6 +76,7 @@ pub(super) fn refit_after_overflow(
     request: &ClientRequest,
     placed: &mut PlacedRequest,
     overflow: &Overflow,
+    by_one_host: bool,
     guesses: &mut Guesses,
     fallbacks: Option<&mut Fallbacks>,
 ) -> bool {
@@ -92,10 +94,10 @@ pub(super) fn refit_after_overflow(
     if !has_numbers && !guesses.may_refit(app, target, planned.refits) {
         return false;
     }
-    let refused = planned.describe_refusal(overflow);
+    let mut refused = planned.describe_refusal(overflow);
+    refused.by_one_host |= by_one_host;
     let lesson = app.registry.learn_from_refusal(target, &refused);
-    let sync = &app.replica_sync;
-    sync.mark_changed(&target.provider.name, &target.model);
+    app.replica_sync.mark_changed(target);
     target.window = app.registry.current_window(target);
     let counted = refused.count_prompt_tokens();
     let may_refit = planned.refits < MAX_REFITS;
@@ -215,7 +217,7 @@ pub(super) fn learn_from_guesses(
     }
     target.window = app.registry.current_window(target);
     let (provider, model) = (&*target.provider.name, &*target.model);
-    app.replica_sync.mark_changed(provider, model);
+    app.replica_sync.mark_changed(target);
     tracing::warn!(
         provider,
         model,
@@ -235,7 +237,10 @@ pub(super) fn overflow_answer(
     reply: ProviderReply,
     refusal: Refusal,
 ) -> ProviderReply {
-    let Refusal::TooLong { overflow, classic } = refusal else {
+    let Refusal::TooLong {
+        overflow, classic, ..
+    } = refusal
+    else {
         return reply;
     };
     let planned = placed.planned.as_ref();

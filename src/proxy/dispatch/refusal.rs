@@ -41,6 +41,8 @@ pub(super) enum Refusal {
         overflow: Overflow,
         /// As the clients of the format look for it, so that it stays as it came.
         classic: bool,
+        /// The provider says that one of several hosts refused it.
+        by_one_host: bool,
     },
     /// The bytes of the request, or its images.
     TooLarge(SizeRefusal),
@@ -113,6 +115,7 @@ fn judge_error(
     match overflow::detect_overflow(status, text) {
         OverflowVerdict::Overflow(overflow) => Some(Refusal::TooLong {
             classic: status == StatusCode::BAD_REQUEST && is_classic(format, text),
+            by_one_host: names_host(text),
             overflow,
         }),
         _ if named || tries_drop && is_bad_request(status) => Some(Refusal::ToDrop { named }),
@@ -169,9 +172,19 @@ async fn find_refusal_inside(
 fn judge_success(text: &Bytes, verdict: OverflowVerdict, classic: bool) -> Option<Refusal> {
     match (detect_thinking_refusal(StatusCode::OK, text), verdict) {
         (Some(refused), _) => Some(Refusal::Thinking(refused)),
-        (None, OverflowVerdict::Overflow(overflow)) => Some(Refusal::TooLong { overflow, classic }),
+        (None, OverflowVerdict::Overflow(overflow)) => Some(Refusal::TooLong {
+            overflow,
+            classic,
+            by_one_host: names_host(text),
+        }),
         (None, _) => None,
     }
+}
+
+/// Whether an error is a router's, which tells the host that refused (OpenRouter, and gateways before it).
+fn names_host(text: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(text);
+    text.contains("\"provider_name\"") || text.contains("This endpoint's maximum context")
 }
 
 /// Whether an overflow is in the words that the clients of the format look for, so that it can stay as it came.

@@ -150,6 +150,8 @@ impl PlannedRequest {
             expected: self.expected_tokens(),
             answer: self.plan.report.answer_cap.map_or(reserve, |cap| cap.sent),
             reserve,
+            answered: self.target.answered,
+            by_one_host: self.target.profile().has_hosts,
         }
     }
 

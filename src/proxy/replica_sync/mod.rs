@@ -2,8 +2,8 @@
 //!
 //! The lessons of an answer are published before its end is released, so that any replica knows them when it gets
 //! the session's next request. Before a request is planned, the other replicas' lessons are pulled. The newest value
-//! of a name counts. Both are bounded in time, and no request fails for either. Nothing of a conversation or a client
-//! is published.
+//! of a name counts. Both are bounded in time, and no request fails for either. Nothing of a conversation is published,
+//! and of a client only the keyed digest of the credential that its provider gets.
 //!
 //! Names come from requests and values from the store, so both are bounded. Unreadable values, and those about
 //! providers that are not configured, are ignored.
@@ -31,9 +31,12 @@ use tokio::time::{error::Elapsed, timeout, timeout_at};
 
 use self::row::{RowName, SharedFact, StampedFact};
 use crate::{
-    provider::Registry,
+    provider::{
+        Registry, Target,
+        learnt_windows::{LessonKey, LessonScope},
+    },
     session::token_ratios::TokenRatios,
-    store::{MAX_SHARED_NAME_BYTES, Store, StoreError},
+    store::{MAX_SHARED, MAX_SHARED_NAME_BYTES, Store, StoreError},
     telemetry::metrics::{Metrics, StoreOperation},
     unix_time::to_unix_ms,
 };
@@ -45,8 +48,10 @@ const UNSEEN_FOR: Duration = Duration::from_secs(1);
 
 /// Models that may have unpublished lessons; lessons of models have the same bound.
 const MAX_MODELS: usize = 1_024;
-/// Published values that are remembered: two of each model.
-const MAX_ROWS: NonZeroUsize = NonZeroUsize::new(2 * MAX_MODELS).expect("it is not zero");
+/// Published values that are remembered: as many as the store keeps.
+const MAX_ROWS: NonZeroUsize = NonZeroUsize::new(MAX_SHARED).expect("it is not zero");
+/// Lessons of one client's account in the store, so that they do not displace those of others there.
+const MAX_ROWS_OF_ACCOUNT: usize = 256;
 
 /// A stamp that is further ahead does not come from the clock of a replica.
 const MOST_AHEAD_MS: u64 = 24 * 60 * 60 * 1_000;
@@ -63,8 +68,8 @@ pub struct ReplicaSync {
     publishing: tokio::sync::Mutex<()>,
 }
 
-/// The names of a provider and of a model.
-type ModelKey = (Box<str>, Box<str>);
+/// The names of a provider and of a model, and for whom lessons were learnt.
+type ModelKey = (Box<str>, Box<str>, LessonScope);
 
 struct SyncState {
     /// Models that may have unpublished lessons.
@@ -103,8 +108,13 @@ impl ReplicaSync {
     }
 
     /// Marks a model for [`ReplicaSync::publish`]: it may have new lessons.
-    pub fn mark_changed(&self, provider: &str, model: &str) {
-        self.state.lock().mark_changed(provider, model);
+    pub fn mark_changed(&self, target: &Target) {
+        let scope = LessonScope {
+            session: None,
+            ..target.scope
+        };
+        let mut state = self.state.lock();
+        state.mark_changed(&target.provider.name, &target.model, scope);
     }
 
     /// Merges what other replicas published since the last pull; returns whether it was read.
@@ -179,11 +189,11 @@ impl ReplicaSync {
         let knows_more = match (stamp, received.learnt) {
             (Some(stamp), _) if received.at_ms <= stamp => received.at_ms < stamp,
             (_, SharedFact::Window(lessons)) => {
-                let (endpoint, at_ms) = (&provider.endpoint, received.at_ms);
+                let key = LessonKey::new(&provider.endpoint, &row.model, row.scope);
                 let learnt = &registry.learnt;
                 // They differ if a lesson of this replica contradicts.
                 learnt
-                    .merge_lessons(endpoint, &row.model, lessons, at_ms, now)
+                    .merge_lessons(&key, lessons, received.at_ms, now)
                     .is_news(&lessons)
             }
             (_, SharedFact::Ratio(ratio)) => {
@@ -193,7 +203,7 @@ impl ReplicaSync {
             }
         };
         if knows_more {
-            state.mark_changed(&row.provider, &row.model);
+            state.mark_changed(&row.provider, &row.model, row.scope);
         }
     }
 
@@ -235,7 +245,8 @@ impl ReplicaSync {
             let before = rows.len();
             for (name, learnt) in self.collect_rows(registry, model, now) {
                 let published = state.published.peek(&name);
-                if learnt.is_worth_publishing(published, now) {
+                let has_room = || published.is_some() || has_room_for(&state.published, model.2);
+                if learnt.is_worth_publishing(published, now) && has_room() {
                     rows.push((name, StampedFact::stamp_after(published, learnt, now)));
                 }
             }
@@ -248,18 +259,19 @@ impl ReplicaSync {
     fn collect_rows(
         &self,
         registry: &Registry,
-        (provider, model): &ModelKey,
+        (provider, model, scope): &ModelKey,
         now: SystemTime,
     ) -> Vec<(Bytes, SharedFact)> {
         let Ok(found) = registry.find_provider(provider) else {
             return Vec::new();
         };
-        let lessons = registry.learnt.export_lessons(&found.endpoint, model, now);
+        let key = LessonKey::new(&found.endpoint, model, *scope);
+        let lessons = registry.learnt.export_lessons(&key, now);
         let ratio = self.ratios.known_ratio(provider, model);
         let learnt = lessons.map(SharedFact::Window).into_iter();
         let learnt = learnt.chain(ratio.map(SharedFact::Ratio));
         let rows = learnt.filter_map(|learnt| {
-            let name = RowName::new(learnt.row_kind(), found, model).to_bytes();
+            let name = RowName::new(learnt.row_kind(), found, model, *scope).to_bytes();
             (name.len() <= MAX_SHARED_NAME_BYTES).then_some((name, learnt))
         });
         rows.collect()
@@ -282,11 +294,23 @@ impl ReplicaSync {
 }
 
 impl SyncState {
-    fn mark_changed(&mut self, provider: &str, model: &str) {
+    fn mark_changed(&mut self, provider: &str, model: &str, scope: LessonScope) {
         if self.changed.len() < MAX_MODELS {
-            self.changed.insert((provider.into(), model.into()));
+            self.changed.insert((provider.into(), model.into(), scope));
         }
     }
+}
+
+/// Whether another lesson of a client's account may be published.
+fn has_room_for(published: &LruCache<Bytes, StampedFact>, scope: LessonScope) -> bool {
+    let rows = published
+        .iter()
+        .filter_map(|(name, _)| RowName::from_bytes(name));
+    let count = || {
+        rows.filter(|row| row.scope.account == scope.account)
+            .count()
+    };
+    scope.account.is_none() || count() < MAX_ROWS_OF_ACCOUNT
 }
 
 #[cfg(test)]

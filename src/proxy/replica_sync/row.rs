@@ -10,12 +10,15 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
-    provider::{Provider, learnt_windows::Lessons},
+    provider::{
+        Provider,
+        learnt_windows::{LessonScope, Lessons},
+    },
     unix_time::to_unix_ms,
 };
 
 /// First byte of every value; changes with the meaning of any byte after it.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// A ratio is published if it moved by this part. Within [`RECENT_MS`] of the last publication it must have moved by
 /// [`MOVED_FAR`], since every publication makes all replicas read.
@@ -34,6 +37,8 @@ pub(super) struct RowName {
     pub(super) address_digest: u64,
     pub(super) provider: Box<str>,
     pub(super) model: Box<str>,
+    /// For whom a window was learnt; that of a ratio is everybody.
+    pub(super) scope: LessonScope,
 }
 
 /// What was learnt of a model.
@@ -52,8 +57,12 @@ pub(super) struct StampedFact {
 }
 
 impl RowName {
-    pub(super) fn new(kind: u8, provider: &Provider, model: &str) -> Self {
+    pub(super) fn new(kind: u8, provider: &Provider, model: &str, scope: LessonScope) -> Self {
         Self {
+            scope: match kind {
+                RATIO => LessonScope::default(),
+                _ => scope,
+            },
             kind,
             address_digest: digest_address(provider),
             provider: (&*provider.name).into(),
@@ -146,6 +155,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::store::Account;
 
     #[test]
     fn small_moves_of_a_ratio_are_published_rarely() {
@@ -170,14 +180,14 @@ mod tests {
             at_ms: 300,
             learnt: SharedFact::Ratio(1.5),
         };
-        let spelled = b"\x02\xac\x02\x01\0\0\0\0\0\0\xf8\x3f";
+        let spelled = b"\x03\xac\x02\x01\0\0\0\0\0\0\xf8\x3f";
         assert_eq!(ratio.to_bytes(), &spelled[..]);
         assert_eq!(StampedFact::from_bytes(RATIO, spelled), Some(ratio));
         let window = StampedFact {
             at_ms: 300,
             learnt: SharedFact::Window(Lessons::default()),
         };
-        assert_eq!(window.to_bytes(), &b"\x02\xac\x02\0\0\0\0\0"[..]);
+        assert_eq!(window.to_bytes(), &b"\x03\xac\x02\0\0\0\0\0\0\0"[..]);
         assert_eq!(
             StampedFact::from_bytes(WINDOW, &window.to_bytes()),
             Some(window)
@@ -191,12 +201,19 @@ mod tests {
             address_digest: u64,
             model: String,
             kind: u8,
+            account: Option<[u8; 16]>,
+            betas: u8,
         ) {
             let name = RowName {
                 kind,
                 address_digest,
                 provider: provider.into(),
                 model: model.into(),
+                scope: LessonScope {
+                    account: account.map(Account::from_bytes),
+                    betas,
+                    session: None,
+                },
             };
             prop_assert_eq!(RowName::from_bytes(&name.to_bytes()), Some(name));
         }

@@ -41,7 +41,7 @@ impl Replica {
     }
 
     async fn publish(&self) {
-        self.replica_sync.mark_changed("simulated", "m");
+        self.replica_sync.mark_changed(&self.target());
         self.replica_sync.publish(&self.registry, WITHIN).await;
     }
 
@@ -49,8 +49,12 @@ impl Replica {
         self.replica_sync.pull(&self.registry, true).await
     }
 
+    fn target(&self) -> Target {
+        self.registry.resolve_target("simulated/m", None).unwrap()
+    }
+
     fn refuse(&self, window: u32) {
-        let mut target = self.registry.resolve_target("simulated/m", None).unwrap();
+        let mut target = self.target();
         target.window.tokens = 100_000;
         let refused = RefusedPrompt {
             overflow: Overflow {
@@ -61,6 +65,8 @@ impl Replica {
             expected: 90_000,
             answer: 0,
             reserve: 0,
+            answered: 0,
+            by_one_host: false,
         };
         self.registry.learn_from_refusal(&target, &refused);
     }
@@ -76,7 +82,7 @@ impl Replica {
 
     fn accept(&self, tokens: u32) {
         let learnt = &self.registry.learnt;
-        learnt.record_accepted_prompt(&self.endpoint(), "m", tokens, SystemTime::now());
+        learnt.record_accepted_prompt(&self.target().lesson_key(), tokens, SystemTime::now());
     }
 
     fn endpoint(&self) -> Arc<str> {
@@ -86,7 +92,7 @@ impl Replica {
     fn window(&self) -> Option<u32> {
         let learnt = &self.registry.learnt;
         learnt
-            .find_bounds(&self.endpoint(), "m", SystemTime::now())
+            .find_bounds(&self.target().lesson_key(), 0, SystemTime::now())
             .window
     }
 
@@ -102,6 +108,7 @@ fn name(kind: u8, address_digest: u64, provider: &str) -> Bytes {
         address_digest,
         provider: provider.into(),
         model: "m".into(),
+        scope: LessonScope::default(),
     };
     name.to_bytes()
 }
@@ -197,6 +204,38 @@ async fn disproved_lessons_are_dropped_by_all_replicas() {
     assert!(store.shared_version() > version);
 }
 
+/// The lessons of an account reach that account at other replicas, and leave room in the store for those of others.
+#[tokio::test]
+async fn each_account_has_its_lessons_and_a_part_of_the_store() {
+    let (store, one, other) = pair();
+    let of = |account: u8, model: usize| {
+        let mut target = one.target();
+        target.model = format!("m{model}");
+        target.scope.account = Some(crate::store::Account::from_bytes([account; 16]));
+        target
+    };
+    let learn = async |target: &Target| {
+        let (learnt, key) = (&one.registry.learnt, target.lesson_key());
+        learnt.record_truncation(&key, 4_096, SystemTime::now());
+        one.replica_sync.mark_changed(target);
+        one.replica_sync.publish(&one.registry, WITHIN * 100).await;
+    };
+    for model in 0..MAX_ROWS_OF_ACCOUNT + 5 {
+        learn(&of(1, model)).await;
+    }
+    learn(&of(2, 7)).await;
+    let shared = store.read_shared().await.unwrap().all;
+    assert_eq!(shared.len(), MAX_ROWS_OF_ACCOUNT + 1);
+    assert!(other.pull().await);
+    let input = |target: Target| {
+        let (learnt, key) = (&other.registry.learnt, target.lesson_key());
+        learnt.find_bounds(&key, 0, SystemTime::now()).input
+    };
+    assert_eq!(input(of(1, 0)), Some(4_096));
+    assert_eq!(input(of(2, 7)), Some(4_096));
+    assert_eq!((input(of(2, 0)), input(one.target())), (None, None));
+}
+
 #[tokio::test]
 async fn a_ratio_is_published_when_it_moved() {
     let (_, one, other) = pair();
@@ -287,14 +326,18 @@ async fn unpublished_lessons_are_published_later() {
     let store = store();
     let one = Replica::new(&store);
     one.refuse(16_000);
-    one.replica_sync.mark_changed("simulated", "m");
+    one.replica_sync.mark_changed(&one.target());
     // Dropped before it is done.
     drop(one.replica_sync.publish(&one.registry, WITHIN));
     let long = "m".repeat(MAX_SHARED_NAME_BYTES);
     let session = SessionId::from_bytes([1; 16]);
     one.ratios
         .learn_ratio("simulated", &long, session, 10_000, 13_000);
-    one.replica_sync.mark_changed("simulated", &long);
+    let long = Target {
+        model: long,
+        ..one.target()
+    };
+    one.replica_sync.mark_changed(&long);
     one.replica_sync.publish(&one.registry, WITHIN).await;
     assert_eq!(store.read_shared().await.unwrap().all.len(), 1);
     assert!(one.replica_sync.state.lock().changed.is_empty());

@@ -75,14 +75,20 @@ impl AnswerDriver for StreamEnd {
     }
 }
 
-/// Looks a guessed window up again: this answer may have shown that the guess is too small.
-fn renew_guessed_window(session: &SessionContext, planned: &mut PlannedRequest) {
+/// Looks a window up again if this answer may have shown that it is larger: it was guessed, or a refusal taught less.
+fn renew_window(
+    session: &SessionContext,
+    planned: &mut PlannedRequest,
+    response: &ResponseSummary,
+) {
     let (app, target) = (&session.app, &mut planned.target);
-    if !target.window.is_guessed() {
+    let known = target.window.known_tokens();
+    let is_longer = known.is_some_and(|known| reported_tokens(response) > Some(known));
+    if !target.window.is_guessed() && !is_longer {
         return;
     }
     let window = app.registry.current_window(target);
-    if window.source != target.window.source {
+    if is_longer || window.source != target.window.source {
         target.window = window;
         planned.limits = target.compute_limits(&app.config.guard, None);
     }
@@ -101,7 +107,7 @@ pub async fn settle_answer(
         response,
         cut_in_silence: detect_silent_cut(session, &planned, response),
     };
-    renew_guessed_window(session, &mut planned);
+    renew_window(session, &mut planned, response);
     let begin_summary = |source| begin_summary_after(session, &mut planned, answer, source);
     let job = source.and_then(begin_summary);
     let state = build_next_state(session, &planned, answer);
@@ -110,8 +116,7 @@ pub async fn settle_answer(
     app.reasoning
         .note_answer(inherited.session, place, before, by);
     if reported_tokens(response).is_some() {
-        let (provider, model) = (&planned.target.provider.name, &planned.target.model);
-        app.replica_sync.mark_changed(provider, model);
+        app.replica_sync.mark_changed(&planned.target);
     }
     let mut actions = planned.describe_actions(Some(answer));
     session.notes.facts().actions = Some(actions.clone());

@@ -24,7 +24,7 @@ pub(super) fn sample_prompt(
 
 /// Whether the prompt filled a known window, although the provider accepted it.
 pub(super) fn is_overfull(planned: &PlannedRequest, response: &ResponseSummary) -> bool {
-    let window = planned.target.window.known_tokens();
+    let window = planned.target.window.whole_tokens();
     let Some((tokens, window)) = reported_tokens(response).zip(window) else {
         return false;
     };
@@ -43,17 +43,18 @@ pub(super) fn detect_silent_cut(
     };
     let (app, target) = (&session.app, &planned.target);
     let (provider, model) = (&target.provider.name, &target.model);
+    let key = target.lesson_key();
     let learnt = &app.registry.learnt;
     let state = session.inherited.state.as_ref();
     let state = state.filter(|_| is_same_model(&session.inherited, target));
     let previous = state.and_then(|state| state.sample);
     let missed_only = target.provider.config.profile.counts_missed_only;
-    let (endpoint, now) = (&target.provider.endpoint, SystemTime::now());
+    let now = SystemTime::now();
     let Some(cap) = silent_truncation::detect_truncation(previous, sample, missed_only) else {
-        learnt.record_accepted_prompt(endpoint, model, sample.prompt_tokens, now);
+        learnt.record_accepted_prompt(&key, sample.prompt_tokens, now);
         return false;
     };
-    learnt.record_truncation(endpoint, model, cap, now);
+    learnt.record_truncation(&key, cap, now);
     let truncations = &app.metrics.silent_truncations;
     truncations.with_label_values(&[&**provider]).inc();
     tracing::warn!(

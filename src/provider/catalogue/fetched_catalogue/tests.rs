@@ -38,6 +38,7 @@ const fn entry(tokens: u32, input: Option<u32>) -> Option<Window> {
     Some(Window {
         tokens,
         input,
+        taught: None,
         source: WindowSource::Catalogue,
     })
 }

@@ -9,6 +9,7 @@ fn refused_unknown(overflow: Overflow, expected: u32) -> RefusedPrompt {
         claimed: Window {
             tokens: ASSUMED_WINDOW,
             input: None,
+            taught: None,
             source: WindowSource::Assumed,
         },
         reserve: 4_000,
