@@ -8,20 +8,23 @@ use super::loading::section::{Section, Visibility, settings};
 
 /// Room for the marker between head and tail of a truncated result.
 const MARKER_CHARS: usize = 100;
+/// What a truncated result keeps at each end where nothing is set; characters.
+const END_CHARS: usize = 2_000;
+/// The longest result of which nothing is cut for its length where nothing is set; characters.
+const RESULT_CHARS: usize = 50_000;
 const MAX_CHARS: usize = 100_000_000;
 const MAX_PART_NAME_CHARS: usize = 64;
 
 settings! {
     pub struct GuardConfig read from s {
         pub enabled: bool = s.read_plain("enabled", true);
-        pub truncate_head_chars: usize = s.read_number("truncate_head_chars", 2_000, 0..=MAX_CHARS,
+        pub truncate_head_chars: Option<usize> = s.explain_unset("2000").read_optional_number("truncate_head_chars", 0..=MAX_CHARS,
             "it is what a truncated tool result keeps of its beginning, in characters");
-        pub truncate_tail_chars: usize = s.read_number("truncate_tail_chars", 2_000, 0..=MAX_CHARS,
+        pub truncate_tail_chars: Option<usize> = s.explain_unset("2000").read_optional_number("truncate_tail_chars", 0..=MAX_CHARS,
             "it is what a truncated tool result keeps of its end, in characters");
-        pub max_tool_result_chars: usize = s.read_number("max_tool_result_chars", 50_000,
-            (truncate_head_chars.saturating_add(truncate_tail_chars))
-                .saturating_add(MARKER_CHARS)
-                .min(MAX_CHARS)..=MAX_CHARS,
+        /// Unset: 50,000, and more where that is at most an eighth of the window.
+        pub max_tool_result_chars: Option<usize> = s.explain_unset("50000, or an eighth of the window").read_optional_number("max_tool_result_chars",
+            least_result_chars([truncate_head_chars, truncate_tail_chars]).min(MAX_CHARS)..=MAX_CHARS,
             "it must hold truncate_head_chars, truncate_tail_chars and 100 for the marker between");
         /// Unset: twice the largest answer of the session so far, within bounds.
         pub reserve_tokens: Option<u32> = s.explain_unset("twice the largest answer so far").read_optional_number("reserve_tokens", 1..=10_000_000,
@@ -101,7 +104,29 @@ const RESERVE_BOUNDS: (u32, u32) = (1_024, 8_192);
 /// One part in so many of every limit of a prompt stays free: an estimate is a guess.
 pub const PROMPT_MARGIN: u32 = 64;
 
+/// Characters of the shortest result that holds both ends and a marker.
+fn least_result_chars(ends: [Option<usize>; 2]) -> usize {
+    let ends = ends.iter().map(|end| end.unwrap_or(END_CHARS));
+    ends.fold(MARKER_CHARS, usize::saturating_add)
+}
+
 impl GuardConfig {
+    /// What a truncated result keeps of its beginning and of its end, in characters.
+    pub fn truncated_ends(&self) -> [usize; 2] {
+        [self.truncate_head_chars, self.truncate_tail_chars].map(|end| end.unwrap_or(END_CHARS))
+    }
+
+    /// Characters of a result that is not cut for its length, whatever the window is, unless a limit is set.
+    pub fn default_result_chars(&self) -> usize {
+        RESULT_CHARS.max(least_result_chars(self.truncated_ends().map(Some)))
+    }
+
+    /// Whether any of a limit and the ends of results is set: a truncated result then keeps its ends and nothing else.
+    pub fn sets_result_form(&self) -> bool {
+        let ends = self.truncate_head_chars.or(self.truncate_tail_chars);
+        ends.or(self.max_tool_result_chars).is_some()
+    }
+
     /// The largest prompt that has `room` tokens and may have `input` tokens at most.
     pub fn limit_prompt(&self, room: u32, input: Option<u32>) -> u32 {
         let limits = [input, self.max_prompt_tokens].into_iter().flatten();

@@ -27,7 +27,7 @@ pub(crate) use self::grammar::{
     prompt_placement::can_follow,
     role_alternation::{alternates_without_steps, resolve_profile_for_request},
 };
-pub(crate) use self::text::fence;
+pub(crate) use self::text::{fence, line_range};
 pub use self::{
     fold::ledger,
     grammar::{lint, running_turn},

@@ -271,7 +271,7 @@ async fn a_cap_on_prompts_and_limits_of_results_hold_all_the_same() {
     let provider = counting(1_000_000, refuse_as_openai).await;
     let proxy = provider.up.proxy().set(|config| {
         config.guard.max_prompt_tokens = Some(120_000);
-        config.guard.max_tool_result_chars = 10_000;
+        config.guard.max_tool_result_chars = Some(10_000);
     });
     let proxy = proxy.start().await;
     let mut talk = Talk::new("nobody-knows-me", false);

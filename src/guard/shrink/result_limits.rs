@@ -18,6 +18,9 @@ const LEAST_RECALL_CHARS: usize = 1_000;
 pub(in crate::guard) const FIRST_SHARE: f64 = 0.3;
 /// The same while a session is not healthy.
 pub(in crate::guard) const TIGHT_SHARE: f64 = 0.05;
+/// The share of the window that goes whole, whatever its length, up to [`MOST_CHARS`]; unless a limit is set.
+const WHOLE_SHARE: f64 = 0.125;
+const MOST_CHARS: usize = 400_000;
 
 /// The limit of one message: an amount and a marker. The amount is in characters for a result and for each value of a call,
 /// in raw tokens for the attachments of a user message, and 0 for an annotated text that is left out. The highest bit tells
@@ -61,14 +64,14 @@ pub(in crate::guard) struct TruncationRule {
     /// The largest share of the window.
     pub(in crate::guard) share: f64,
     /// Characters kept at the beginning and the end of a cut result; `None` for half of the limit each.
-    pub(in crate::guard) ends: Option<(usize, usize)>,
+    pub(in crate::guard) ends: Option<[usize; 2]>,
     pub(in crate::guard) marker: TruncationMarker,
 }
 
 impl TruncationRule {
     pub(in crate::guard) fn limit_for_chars(&self, chars: usize) -> TruncationLimit {
         match self.ends {
-            Some((head, tail)) => TruncationLimit { chars, head, tail },
+            Some([head, tail]) => TruncationLimit { chars, head, tail },
             None => TruncationLimit::with_halves(chars),
         }
     }
@@ -94,14 +97,29 @@ pub(in crate::guard) fn max_chars_for_rule(
     rule: &TruncationRule,
     policy: &Policy<'_>,
 ) -> usize {
-    let share = policy.window_share(rule.share);
+    let chars = chars_within(sizes, policy.window_share(rule.share), policy);
+    rule.chars.min(chars)
+}
+
+/// Characters of this kind of text in so many raw tokens.
+fn chars_within(sizes: &TextSizes, share: f64, policy: &Policy<'_>) -> usize {
     let tokens = policy.token_weights().text_weight(sizes);
     let chars = (sizes.total_chars() as f64 * share / tokens) as usize;
-    if tokens <= share {
+    match tokens <= share {
         // Rounding must not cut a result within its share.
-        return rule.chars.min(chars.max(sizes.total_chars()));
+        true => chars.max(sizes.total_chars()),
+        false => chars.max(LEAST_CHARS),
     }
-    rule.chars.min(chars).max(LEAST_CHARS)
+}
+
+/// The longest result of this kind of text that settings and window let go whole, in characters. A guessed window counts
+/// here too: it gives room, and never takes any.
+pub(in crate::guard) fn max_whole_chars(sizes: &TextSizes, policy: &Policy<'_>) -> usize {
+    policy.settings.max_tool_result_chars.unwrap_or_else(|| {
+        let share = WHOLE_SHARE * f64::from(policy.window);
+        let room = chars_within(sizes, share, policy).min(MOST_CHARS);
+        policy.settings.default_result_chars().max(room)
+    })
 }
 
 /// The length of a result in characters with which its message stays within the bytes that the provider accepts,

@@ -32,10 +32,13 @@ use crate::{
             },
             result_limits::{
                 FIRST_SHARE, KeyedLimit, LEAST_CHARS, RememberedLimit, TIGHT_SHARE, TruncationRule,
-                chars_within_bytes, max_chars_for_rule,
+                chars_within_bytes, max_chars_for_rule, max_whole_chars,
             },
         },
-        text::truncate::{self, TruncationLimit, TruncationMarker},
+        text::{
+            asked_lines::AskedLines,
+            truncate::{self, TruncationLimit, TruncationMarker},
+        },
     },
     json::text::TextSizes,
 };
@@ -124,18 +127,38 @@ impl<'a> ShortenedMessages<'a> {
 
     /// Cuts every result that is too large for the settings or the window.
     pub(in crate::guard) fn truncate_long_results(&mut self) {
-        let (settings, tokens) = (self.view.policy.settings, self.tokens.len());
+        let policy = self.view.policy;
+        let (ends, tokens) = (policy.settings.truncated_ends(), self.tokens.len());
+        let mut names = ToolNames::default();
         for at in self.list_results(0..tokens) {
-            let block = self.blocks.get(&at).map_or(0, TextSizes::total_chars);
-            let bytes = chars_within_bytes(self.view, at, block).unwrap_or(usize::MAX);
+            let block = self.blocks.get(&at).copied().unwrap_or_default();
+            let bytes = chars_within_bytes(self.view, at, block.total_chars());
+            let mut sizes = self.remaining_sizes(at);
+            sizes += block;
             let rule = TruncationRule {
-                chars: settings.max_tool_result_chars.min(bytes),
+                chars: max_whole_chars(&sizes, &policy).min(bytes.unwrap_or(usize::MAX)),
                 share: FIRST_SHARE,
-                ends: Some((settings.truncate_head_chars, settings.truncate_tail_chars)),
+                ends: Some(ends),
                 marker: TruncationMarker::Plain,
             };
-            self.cut_by_rule(at, &rule);
+            self.cut_by_rule(at, &rule, Some(&mut names));
         }
+    }
+
+    /// What the call of a result asked for; `None` where a result keeps its ends alone.
+    fn find_asked_lines(&self, at: usize, names: &mut ToolNames) -> Option<AskedLines> {
+        let RequestView {
+            conversation,
+            units,
+            policy,
+            ..
+        } = self.view;
+        if policy.settings.sets_result_form() {
+            return None;
+        }
+        let call = names.find_call(conversation, units, at);
+        let arguments = call.map(|call| conversation.decode_call(&call).1.into_owned());
+        Some(AskedLines::from_arguments(&arguments.unwrap_or_default()))
     }
 
     /// Cuts results from message `from` on that are longer than `chars` characters or a small share of the window, but for
@@ -157,7 +180,7 @@ impl<'a> ShortenedMessages<'a> {
             !known.contains(&digest(at)) && !clear::excludes_result(self.view, *at, &mut names)
         });
         for at in new_results {
-            let limit = self.cut_by_rule(at, &rule);
+            let limit = self.cut_by_rule(at, &rule, None);
             let limit = limit.map(|chars| RememberedLimit::new(chars, rule.marker));
             if let Some(cut) = self.shortened.get_mut(&at) {
                 cut.limit = limit.or(cut.limit);
@@ -165,18 +188,26 @@ impl<'a> ShortenedMessages<'a> {
         }
     }
 
-    /// Cuts a result by a rule. Returns the limit that it was cut to.
+    /// Cuts a result by a rule. Returns the limit that it was cut to. With the `names` of tools, lines that its call asked
+    /// for stay between its ends.
     ///
     /// What is left may be denser text than the whole. So what is left is measured like any other result, and cut again
     /// until it is within its share. A second pass then changes nothing.
-    fn cut_by_rule(&mut self, at: usize, rule: &TruncationRule) -> Option<usize> {
+    fn cut_by_rule(
+        &mut self,
+        at: usize,
+        rule: &TruncationRule,
+        names: Option<&mut ToolNames>,
+    ) -> Option<usize> {
         let now = self.remaining_sizes(at);
         let mut chars = self.max_chars(at, &now, rule);
         if now.total_chars() <= chars {
             return None;
         }
+        let asked = names.and_then(|names| self.find_asked_lines(at, names));
         for round in 1.. {
-            if !self.cut_result(at, rule.limit_for_chars(chars), rule.marker, None) {
+            let limit = rule.limit_for_chars(chars);
+            if !self.cut_result(at, limit, rule.marker, asked.as_ref(), None) {
                 break;
             }
             let left = self.remaining_sizes(at);
@@ -227,7 +258,7 @@ impl<'a> ShortenedMessages<'a> {
         let message = self.view.item(at);
         if message.author.is_tool() {
             let halves = TruncationLimit::with_halves(limit.amount());
-            self.cut_result(at, halves, limit.marker(), Some(limit));
+            self.cut_result(at, halves, limit.marker(), None, Some(limit));
         } else if message.author == Author::User {
             self.limit_attachments(at, limit.amount());
         } else if !message.calls.is_empty() {
@@ -361,11 +392,13 @@ impl<'a> ShortenedMessages<'a> {
         at: usize,
         limit: TruncationLimit,
         marker: TruncationMarker,
+        asked: Option<&AskedLines>,
         remembered: Option<RememberedLimit>,
     ) -> bool {
         let message = self.view.item(at);
         let (conversation, id) = (self.view.conversation, self.view.recall_id(at));
-        let Some(cut) = truncate::cut_result(conversation, message, limit, marker, id) else {
+        let cut = truncate::cut_result(conversation, message, limit, marker, asked, id);
+        let Some(cut) = cut else {
             return false;
         };
         let mut sizes = cut.sizes;

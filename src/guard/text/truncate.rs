@@ -1,6 +1,7 @@
-//! Truncates tool results: a result over its limit keeps its head and its tail.
+//! Truncates tool results: a result over its limit keeps its head and its tail, and between them the lines that were asked
+//! for, where the settings say nothing else.
 //!
-//! The cut depends on the message's bytes and the settings alone, so it is the same in every request. Cuts lie
+//! The cut depends on the bytes of the message and of its call, and on the settings alone, so it is the same in every request. Cuts lie
 //! between characters, never inside an escape, and at the end of a line where one is near. A text with half a
 //! surrogate pair is not edited, and a part with a cache breakpoint is not removed. A cut result is within its
 //! limit, marker included, so that a second pass changes nothing.
@@ -11,13 +12,15 @@
 mod marker;
 pub(in crate::guard) mod text_cut;
 
-use std::ops::Range;
+use std::{iter, ops::Range};
 
 pub(in crate::guard) use self::marker::MARKER_BYTES;
 pub use self::{marker::TruncationMarker, text_cut::shorten_to_tokens};
 use crate::{
-    conversation::{Author, BlockKind, Content, Conversation, Item, edit::Edits},
-    guard::request::recall_id::RecallId,
+    conversation::{
+        Author, BlockKind, Content, Conversation, Item, edit::Edits, texts::decode_chars,
+    },
+    guard::{request::recall_id::RecallId, text::asked_lines::AskedLines},
     json::{
         scan::{JsonString, Span},
         text::{self, Character, TextSizes, TextWalk},
@@ -61,13 +64,14 @@ const NEAR_CHARS: usize = 200;
 /// What is left of a text that is cut whole, but cannot vanish: some providers refuse a part with an empty text.
 const ELLIPSIS: &str = "...";
 
-/// Cuts a tool result down to its limit; `None` where it is within the limit or cannot be cut. The marker names the
-/// `id`.
-pub fn cut_result(
+/// Cuts a tool result down to its limit; `None` where it is within the limit or cannot be cut. The markers name the
+/// `id`. With `asked`, the lines that it finds stay between head and tail, as far as the limit has room.
+pub(in crate::guard) fn cut_result(
     conversation: &Conversation,
     message: &Item,
     limit: TruncationLimit,
     marker: TruncationMarker,
+    asked: Option<&AskedLines>,
     id: Option<RecallId>,
 ) -> Option<ResultCut> {
     let mut texts = collect_texts(conversation, message);
@@ -87,53 +91,81 @@ pub fn cut_result(
     if bytes <= limit.chars {
         return None;
     }
-    let mut total = 0;
-    for piece in &texts {
-        total += text::count_chars(conversation.raw_bytes(piece.text))?;
-    }
-    let removed = find_cut_range(total, limit, marker.max_chars_with(id))?;
+    let counts = texts.iter();
+    let counts = counts.map(|piece| text::count_chars(conversation.raw_bytes(piece.text)));
+    let counts: Vec<usize> = counts.collect::<Option<_>>()?;
+    let total = counts.iter().sum();
+    let marker_chars = marker.max_chars_with(id);
+    let removed = find_cut_range(total, limit, marker_chars)?;
     let raws = texts.iter();
     let raws = raws.map(|piece| conversation.raw_bytes(piece.text));
-    let removed = widen_to_lines(raws.flat_map(TextWalk::new), removed, total);
-    let marker = marker.format_marker(removed.len(), id);
+    let removed = widen_to_lines(raws.clone().flat_map(TextWalk::new), removed, total);
+    let stretches = asked.map(|asked| {
+        let text: String = raws.flat_map(decode_chars).collect();
+        let ends = total - removed.len() + marker_chars;
+        let room = limit.chars.saturating_sub(ends);
+        asked.choose_stretches(&text, &removed, room, marker_chars)
+    });
+    let gaps = list_gaps(removed, &stretches.unwrap_or_default(), marker_chars);
     let mut cut = ResultCut {
         before: total,
         ..ResultCut::default()
     };
     let mut start = 0;
-    let mut marked = false;
-    for piece in &texts {
+    let mut marked = None;
+    for (piece, chars) in texts.iter().zip(counts) {
         let raw = conversation.raw_bytes(piece.text);
-        let end = start + TextWalk::new(raw).count();
-        let from = removed.start.clamp(start, end) - start;
-        let to = removed.end.clamp(start, end) - start;
-        start = end;
-        if from == to {
-            cut.sizes += text::measure_text(raw);
-            continue;
-        }
-        let (from, to) = (find_byte_offset(raw, from), find_byte_offset(raw, to));
-        let whole = from == 0 && to == raw.len();
-        // The part with the marker precedes it.
-        let part = piece.part.filter(|_| whole && marked);
-        if let Some(span) = part.and_then(|part| conversation.block_with_comma(part)) {
-            cut.edits.remove(span);
-            continue;
-        }
-        let replacement = match marked {
-            false => marker.as_str(),
-            true if whole => ELLIPSIS,
-            true => "",
+        let mut walk = TextWalk::new(raw).enumerate().peekable();
+        // The byte at which a character of this text begins. Asked for in order.
+        let mut find_byte = |index: usize| {
+            while walk.next_if(|(at, _)| start + at < index).is_some() {}
+            walk.peek().map_or(raw.len(), |(_, character)| character.at)
         };
-        marked = true;
-        let span = piece.text.span.part(from..to);
-        cut.edits.replace(span, replacement.to_owned());
-        let left = [&raw[..from], replacement.as_bytes(), &raw[to..]];
-        cut.sizes += text::measure_text(&left.concat());
+        let (mut left, mut from) = (Vec::new(), 0);
+        for (nth, gap) in gaps.iter().enumerate() {
+            let bytes = find_byte(gap.start)..find_byte(gap.end);
+            if bytes.is_empty() {
+                continue;
+            }
+            let whole = bytes == (0..raw.len());
+            let is_marked = marked.replace(nth) == Some(nth);
+            left.extend_from_slice(&raw[from..bytes.start]);
+            from = bytes.end;
+            // The part with the marker precedes it.
+            let part = piece.part.filter(|_| whole && is_marked);
+            if let Some(span) = part.and_then(|part| conversation.block_with_comma(part)) {
+                cut.edits.remove(span);
+                continue;
+            }
+            let replacement = match is_marked {
+                false => marker.format_marker(gap.len(), id),
+                true if whole => ELLIPSIS.to_owned(),
+                true => String::new(),
+            };
+            left.extend_from_slice(replacement.as_bytes());
+            cut.edits.replace(piece.text.span.part(bytes), replacement);
+        }
+        left.extend_from_slice(&raw[from..]);
+        cut.sizes += text::measure_text(&left);
+        start += chars;
     }
     cut.after = cut.sizes.total_chars();
     cut.sizes += kept;
     Some(cut)
+}
+
+/// The stretches of `removed` characters that go, each with a marker, where others stay. One that is no longer than its
+/// marker stays.
+fn list_gaps(
+    removed: Range<usize>,
+    stay: &[Range<usize>],
+    marker_chars: usize,
+) -> Vec<Range<usize>> {
+    let starts = iter::once(removed.start).chain(stay.iter().map(|it| it.end));
+    let ends = stay.iter().map(|it| it.start).chain([removed.end]);
+    let gaps = starts.zip(ends).map(|(start, end)| start..end);
+    gaps.filter(|gap| stay.is_empty() || gap.len() > marker_chars)
+        .collect()
 }
 
 /// The characters to remove between head and tail; `None` for a text within the limit.

@@ -33,9 +33,9 @@ async fn ask(text: &str) -> (String, usize) {
         provider.profile = find_profile("openrouter").unwrap();
     });
     let proxy = proxy.set(|config| {
-        config.guard.max_tool_result_chars = 400_000;
-        config.guard.truncate_head_chars = 150_000;
-        config.guard.truncate_tail_chars = 150_000;
+        config.guard.max_tool_result_chars = Some(400_000);
+        config.guard.truncate_head_chars = Some(150_000);
+        config.guard.truncate_tail_chars = Some(150_000);
     });
     let proxy = proxy.start().await;
     let mut talk = Talk::new(&proxy);

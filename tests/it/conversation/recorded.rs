@@ -100,7 +100,7 @@ async fn in_a_huge_window_recorded_requests_are_unchanged() {
     let bodies = bodies();
     let proxy = up.proxy().set(|config| {
         set_windows(config, &bodies, 100_000_000);
-        config.guard.max_tool_result_chars = usize::MAX;
+        config.guard.max_tool_result_chars = Some(usize::MAX);
     });
     let proxy = proxy.start().await;
     assert!(bodies.len() >= 40);

@@ -40,7 +40,8 @@ fn truncated(text: &str, head: usize, tail: usize) -> String {
 #[tokio::test]
 async fn row_002_1_long_results() {
     let meter = Meter::start(say).await;
-    let mut program = Program::start(&meter.up, &model_lines(1_000_000, "")).await;
+    let set = "[guard]\nmax_tool_result_chars = 50000\n";
+    let mut program = Program::start(&meter.up, &model_lines(1_000_000, set)).await;
     for unit in ["a", "é", "漏", "⛵", "😀"] {
         let whole = unit.repeat(50_000);
         let got = program.chat(&request_of(&with_result(&whole))).await;
@@ -86,6 +87,80 @@ async fn row_002_1_long_results() {
     let long = format!("<{}>", "x".repeat(9_000));
     program.chat(&request_of(&with_result(&long))).await;
     assert!(sent_result(&meter) == truncated(&long, 1_000, 500));
+}
+
+/// 002.1, departure: unless set, what is at most an eighth of the window goes whole, up to 400,000 characters; lines that
+/// look like what was asked for stay between head and tail, up to 4,000 characters; the same bytes in each request.
+#[tokio::test]
+async fn row_002_1_room_and_asked_lines() {
+    let meter = Meter::start(say).await;
+    let windows = "[models.large]\nprovider = \"up\"\ncontext_length = 1000000\n";
+    let mut program = Program::start(&meter.up, &model_lines(200_000, windows)).await;
+    let lines = |count: usize| -> String {
+        let line = |nth: usize| format!("{nth} of the planks are sound and dry\n");
+        (0..count).map(line).collect()
+    };
+    let of_model = |model: &str, messages: &[Value]| {
+        let mut body = request_of(messages);
+        body["model"] = model.into();
+        body
+    };
+    // 81,000 characters are a fortieth of one million tokens, and at most an eighth of 200,000.
+    let read = lines(2_000);
+    assert!((75_000..85_000).contains(&read.len()), "{}", read.len());
+    for model in ["large", "m"] {
+        let got = program.chat(&of_model(model, &with_result(&read))).await;
+        assert_eq!(header(&got, "actions"), "none", "{model}");
+        assert!(sent_result(&meter) == read, "{model}");
+    }
+    // More than 400,000 characters never go whole.
+    let most = lines(11_000);
+    assert!(most.len() > 400_000);
+    let got = program.chat(&of_model("large", &with_result(&most))).await;
+    assert_eq!(header(&got, "actions"), "truncated=1");
+    assert!(sent_result(&meter).chars().count() <= 4_100);
+    // A log with one error, and what its call looked for.
+    let log = [
+        &lines(4_000),
+        "error[E0308]: mismatched types\n  --> src/deck.rs:7:5\n",
+        &lines(2_000),
+        "the mizzen mast creaks\n",
+        &lines(4_000),
+    ]
+    .concat();
+    let mut messages = with_result(&log);
+    messages[1]["tool_calls"][0]["function"]["arguments"] =
+        r#"{"pattern": "mizzen\\s+mast"}"#.into();
+    let got = program.chat(&of_model("m", &messages)).await;
+    assert_eq!(header(&got, "actions"), "truncated=1");
+    let first = sent_result(&meter);
+    assert!(first.contains("\nerror[E0308]: mismatched types\n  --> src/deck.rs:7:5\n... ["));
+    assert!(first.contains("] ...\nthe mizzen mast creaks\n... ["));
+    assert_eq!(first.matches("characters truncated] ...").count(), 3);
+    assert!(first.chars().count() <= 8_200);
+    messages.extend([said("Aye."), user("And now?")]);
+    program.chat(&of_model("m", &messages)).await;
+    assert!(sent_result(&meter) == first);
+    // Many such lines have 4,000 characters at most.
+    let errors = "an error of the mast\n".repeat(20_000);
+    program.chat(&of_model("m", &with_result(&errors))).await;
+    let sent = sent_result(&meter).chars().count();
+    assert!((7_500..=8_200).contains(&sent), "{sent}");
+    // Any of the three settings makes the form that of the row.
+    for set in [
+        "truncate_head_chars = 2000",
+        "truncate_tail_chars = 2000",
+        "max_tool_result_chars = 50000",
+    ] {
+        let set = format!("{windows}[guard]\n{set}\n");
+        program.settings.write(&model_lines(200_000, &set));
+        program
+            .process
+            .wait_for_line("new settings are in force")
+            .await;
+        program.chat(&of_model("m", &messages)).await;
+        assert_eq!(sent_result(&meter).matches("... [").count(), 1, "{set}");
+    }
 }
 
 /// A chat of 40 messages of one kind, about 1,000 tokens each. They name files, and speak of those of earlier

@@ -5,7 +5,10 @@ use std::sync::LazyLock;
 use aho_corasick::AhoCorasick;
 
 use super::{LINE_CHARS, excerpt::excerpt_line};
-use crate::conversation::{Conversation, texts::decode_chars};
+use crate::{
+    conversation::{Conversation, texts::decode_chars},
+    guard::text::error_line::indicates_error,
+};
 
 /// Bytes that are searched in all results together, and at the end of each text.
 const MAX_SEARCHED: usize = 1 << 18;
@@ -16,11 +19,6 @@ const MAX_CHECKED: usize = 40;
 /// Bytes of a line before and after the word found in it.
 const BEFORE_BYTES: usize = 1_000;
 const AFTER_BYTES: usize = 1_200;
-
-/// Words that indicate an error, in lower case.
-const WORDS: [&str; 6] = ["error", "failed", "exception", "panic", "错误", "失败"];
-/// Directly before such a word, these negate it.
-const NEGATIONS: [&str; 4] = ["0 ", "no ", "without ", "zero "];
 
 /// The words as a body spells them.
 static SPELLINGS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
@@ -113,19 +111,6 @@ fn next_char_start(raw: &[u8], first: usize) -> usize {
 fn is_escape(raw: &[u8], at: usize) -> bool {
     let before = raw[..at].iter().rev();
     before.take_while(|&&byte| byte == b'\\').count() % 2 == 0
-}
-
-fn indicates_error(line: &str) -> bool {
-    let line = line.to_lowercase();
-    let is_negated = |at: usize| {
-        NEGATIONS.iter().any(|negation| {
-            let rest = line[..at].strip_suffix(negation);
-            // "10 failed" does not end with the negation "0 ".
-            rest.is_some_and(|rest| !rest.ends_with(|c: char| c.is_ascii_alphanumeric()))
-        })
-    };
-    let mut places = WORDS.iter().flat_map(|word| line.match_indices(word));
-    places.any(|(at, _)| !is_negated(at))
 }
 
 #[cfg(test)]

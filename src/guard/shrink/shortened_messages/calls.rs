@@ -87,7 +87,7 @@ impl ShortenedMessages<'_> {
         let limit = TruncationLimit::with_halves(most);
         let marker = TruncationMarker::Plain;
         let text_cut = (!self.echoes.contains(&at))
-            .then(|| truncate::cut_result(conversation, message, limit, marker, None));
+            .then(|| truncate::cut_result(conversation, message, limit, marker, None, None));
         if let Some(text_cut) = text_cut.flatten() {
             sizes -= conversation.text_sizes(message);
             sizes += text_cut.sizes;

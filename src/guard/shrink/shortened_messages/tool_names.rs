@@ -4,7 +4,7 @@ use std::{collections::HashMap, ops::Range};
 
 use crate::{
     conversation::{
-        Conversation,
+        Call, Conversation,
         texts::decode_chars,
         units::{self, Unit},
     },
@@ -14,12 +14,12 @@ use crate::{
 /// Characters of a tool's name that are shown. Providers allow 64.
 const NAME_CHARS: usize = 64;
 
-/// The names of the tools of one step by call id, or of all where results may stand apart from their calls. One message
+/// The calls of one step by their ids, or of all where results may stand apart from their calls. One message
 /// may have thousands of calls, so none is searched.
 #[derive(Default)]
 pub struct ToolNames {
     step: Range<usize>,
-    by_id: HashMap<Option<u128>, Option<JsonString>>,
+    by_id: HashMap<Option<u128>, Call>,
 }
 
 impl ToolNames {
@@ -37,13 +37,24 @@ impl ToolNames {
         units: &[Unit],
         at: usize,
     ) -> Option<JsonString> {
-        let message = &conversation.items[at];
+        let called = self.find_call(conversation, units, at);
+        let name = called.and_then(|call| call.name);
+        conversation.items[at].name.or(name)
+    }
+
+    /// The call that a result answers.
+    pub(super) fn find_call(
+        &mut self,
+        conversation: &Conversation,
+        units: &[Unit],
+        at: usize,
+    ) -> Option<Call> {
         if !self.step.contains(&at) {
             self.index_step(conversation, units, at);
         }
-        let id = message.call_id.map(|id| conversation.digest_text(id));
-        let called = self.by_id.get(&id);
-        message.name.or(called.copied().flatten())
+        let id = conversation.items[at].call_id;
+        let id = id.map(|id| conversation.digest_text(id));
+        self.by_id.get(&id).cloned()
     }
 
     fn index_step(&mut self, conversation: &Conversation, units: &[Unit], at: usize) {
@@ -59,7 +70,7 @@ impl ToolNames {
         }
         for call in calls {
             let id = call.id.map(|id| conversation.digest_text(id));
-            self.by_id.entry(id).or_insert(call.name);
+            self.by_id.entry(id).or_insert_with(|| call.clone());
         }
     }
 }

@@ -19,7 +19,14 @@ fn with_content(content: &str) -> Conversation {
 fn apply(content: &str, limit: TruncationLimit) -> Option<(ResultCut, serde_json::Value)> {
     let conversation = with_content(content);
     let result = &conversation.items[0];
-    let cut = cut_result(&conversation, result, limit, TruncationMarker::Plain, None)?;
+    let cut = cut_result(
+        &conversation,
+        result,
+        limit,
+        TruncationMarker::Plain,
+        None,
+        None,
+    )?;
     let body = cut.edits.apply(&conversation.body).to_bytes();
     let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
     Some((cut, body["messages"][0]["content"].clone()))
@@ -45,6 +52,7 @@ fn the_marker_says_that_the_window_is_nearly_full() {
         message,
         LIMIT,
         TruncationMarker::NearlyFull,
+        None,
         None,
     )
     .unwrap();
@@ -109,6 +117,72 @@ fn parts_keep_their_order_and_their_cache_breakpoints() {
     assert_eq!(cut.before, 400);
 }
 
+fn apply_asked(content: &str, limit: TruncationLimit) -> Option<(ResultCut, serde_json::Value)> {
+    let conversation = with_content(content);
+    let asked = AskedLines::from_arguments(r#"{"pattern": "needle"}"#);
+    let (result, marker) = (&conversation.items[0], TruncationMarker::Plain);
+    let cut = cut_result(&conversation, result, limit, marker, Some(&asked), None)?;
+    let body = cut.edits.apply(&conversation.body).to_bytes();
+    let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    Some((cut, body["messages"][0]["content"].clone()))
+}
+
+#[test]
+fn lines_that_were_asked_for_stay_between_head_and_tail() {
+    let filler = |nth: usize| format!("{nth} planks are sound here\n").repeat(100);
+    let text = [
+        &filler(1),
+        "a needle\n",
+        "error: one\n",
+        "  at two\n",
+        &filler(2),
+        "no needle? a needle\n",
+        "short\n",
+        "needle\n",
+        &filler(3),
+    ]
+    .concat();
+    let limit = TruncationLimit {
+        chars: 1_000,
+        head: 50,
+        tail: 50,
+    };
+    let quoted = serde_json::Value::from(text.as_str()).to_string();
+    let (cut, content) = apply_asked(&quoted, limit).unwrap();
+    let content = content.as_str().unwrap();
+    assert_eq!(cut.after, content.chars().count());
+    assert_eq!(cut.sizes.total_chars(), cut.after);
+    let shape = content.lines().map(|line| match line.starts_with("... [") {
+        true => "...",
+        false => line,
+    });
+    let shape = shape.collect::<Vec<_>>();
+    let middle = [
+        "...",
+        "a needle",
+        "error: one",
+        "  at two",
+        "...",
+        "no needle? a needle",
+        "short",
+        "needle",
+        "...",
+    ];
+    assert!(
+        shape.windows(middle.len()).any(|it| it == middle),
+        "{content}"
+    );
+    let numbers = content.split("... [").skip(1);
+    let numbers = numbers.map(|it| it.split_once(' ').unwrap().0.parse::<usize>().unwrap());
+    let removed: usize = numbers.sum();
+    let markers: usize = content
+        .lines()
+        .filter(|it| it.starts_with("... ["))
+        .map(|it| it.len() + 2)
+        .sum();
+    assert_eq!(content.len() - markers + removed, text.len());
+}
+
 fn text() -> impl Strategy<Value = String> {
     let character = prop_oneof![
         Just('\n'),
@@ -142,6 +216,39 @@ proptest! {
             }
         } else {
             prop_assert!(text.chars().count() <= chars);
+        }
+    }
+
+    #[test]
+    fn asked_lines_stay_within_the_limit_and_in_their_order(lines in prop::collection::vec("(needle |error |字|[ab]){0,12}\\PC{0,3}", 0..200), parts in 1usize..4, chars in 0usize..1_500, head in 0usize..300, tail in 0usize..300) {
+        let limit = TruncationLimit { chars, head, tail };
+        let texts: Vec<String> = lines.chunks(lines.len().div_ceil(parts).max(1)).map(|lines| lines.join("\n")).collect();
+        let whole = texts.concat();
+        let content: Vec<_> = texts.iter().map(|text| serde_json::json!({"type": "text", "text": text})).collect();
+        let content = serde_json::Value::from(content).to_string();
+        match apply_asked(&content, limit) {
+            None => prop_assert!(whole.chars().count() <= chars),
+            Some((cut, content)) => {
+                let left: String = content.as_array().unwrap().iter().map(|part| part["text"].as_str().unwrap()).collect();
+                prop_assert_eq!(left.chars().count(), cut.after);
+                prop_assert_eq!(cut.sizes.total_chars(), cut.after);
+                prop_assert!(cut.after <= chars.max(MARKER_CHARS + 3 * parts));
+                // What is kept, with as many characters between as the markers say, is the whole.
+                let mut rest = whole.as_str();
+                let mut pieces = left.split("\n... [");
+                let first = pieces.next().unwrap();
+                prop_assert!(rest.starts_with(first));
+                rest = &rest[first.len()..];
+                for piece in pieces {
+                    let (number, kept) = piece.split_once(" characters truncated] ...\n").unwrap();
+                    let bytes: usize = rest.chars().take(number.parse().unwrap()).map(char::len_utf8).sum();
+                    rest = &rest[bytes..];
+                    let kept = kept.strip_prefix("...").filter(|_| !rest.starts_with(kept)).unwrap_or(kept);
+                    prop_assert!(rest.starts_with(kept), "{:?} of {:?}", kept, rest);
+                    rest = &rest[kept.len()..];
+                }
+                prop_assert_eq!(rest, "");
+            }
         }
     }
 

@@ -184,9 +184,9 @@ impl DrawnSession {
         let tight = random.chance(30);
         config.guard = GuardConfig {
             chars_per_token: random.chance(60).then_some(3.0),
-            max_tool_result_chars: if tight { 1_000 } else { 50_000 },
-            truncate_head_chars: if tight { 200 } else { 2_000 },
-            truncate_tail_chars: if tight { 200 } else { 2_000 },
+            max_tool_result_chars: tight.then_some(1_000),
+            truncate_head_chars: tight.then_some(200),
+            truncate_tail_chars: tight.then_some(200),
             ..any_settings(random.next())
         };
         config.recovery.enabled = random.chance(85);
