@@ -11,6 +11,7 @@ pub mod edit;
 mod hidden_places;
 mod item;
 mod list_edits;
+mod place_map;
 pub mod texts;
 pub mod units;
 
@@ -21,13 +22,14 @@ use thiserror::Error;
 
 pub use self::{
     annotation::{Annotation, Priority},
-    digest::answer_digest,
+    digest::{CallDigester, answer_digest},
     hidden_places::HiddenPlaces,
     item::{
         Arguments, Author, Block, BlockKind, Call, Content, Item, ItemPlace, Link, LinkKind,
         SharedEntry,
     },
     list_edits::NewItems,
+    place_map::PlaceMap,
 };
 pub use crate::config::{Api, FORMATS, Format};
 use crate::json::{

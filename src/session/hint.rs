@@ -5,9 +5,11 @@
 //! character or over `MAX_BYTES` is ignored.
 
 use http::{HeaderMap, header::USER_AGENT};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use xxhash_rust::xxh3::xxh3_64;
 
-use crate::conversation::Conversation;
+use crate::{conversation::Conversation, store::SessionId};
 
 /// Response header with the session's id. A client may send it with its next request.
 const SESSION_HEADER: &str = "x-plimsoll-session";
@@ -33,23 +35,71 @@ pub struct SessionHint {
     /// The header or field with the id. Equal ids from different sources name different sessions.
     pub source: &'static str,
     pub value: Vec<u8>,
+    pub(super) trusted: TrustedIds,
+}
+
+/// Digests of ids that name one session for certain, 0 without one: that of `x-plimsoll-session`, and the client's own
+/// (Claude Code's with its agent's id, Codex' thread).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrustedIds {
+    proxy: u32,
+    client: u32,
+}
+
+impl TrustedIds {
+    /// Whether these ids of a request name another session than those with which a state of `session` was made.
+    pub(super) fn differ_from(self, made: Self, session: SessionId) -> bool {
+        let own = digest_id(session.to_string().as_bytes());
+        let is_other = self.client != 0 && made.client != 0 && self.client != made.client;
+        is_other || (self.proxy != 0 && self.proxy != made.proxy && self.proxy != own)
+    }
+
+    /// These ids, and where there is none, that of before.
+    #[must_use]
+    pub(super) fn or(self, before: Self) -> Self {
+        let pick = |now, before| if now == 0 { before } else { now };
+        Self {
+            proxy: pick(self.proxy, before.proxy),
+            client: pick(self.client, before.client),
+        }
+    }
+}
+
+fn digest_id(id: &[u8]) -> u32 {
+    (xxh3_64(id) as u32).max(1)
 }
 
 impl SessionHint {
     /// `None` if the value cannot be an id.
     fn new(source: &'static str, value: &[u8]) -> Option<Self> {
         let value = check_value(value)?.to_vec();
-        Some(Self { source, value })
+        let trusted = TrustedIds::default();
+        Some(Self {
+            source,
+            value,
+            trusted,
+        })
     }
 
     /// The most trustworthy hint of a request: the proxy's header, then the headers and fields of known clients.
     pub fn from_request(headers: &HeaderMap, conversation: Option<&Conversation>) -> Option<Self> {
-        hint_from_any(headers, &[SESSION_HEADER])
-            .or_else(|| hint_from_claude_code(headers))
-            .or_else(|| hint_from_codex(headers))
+        let own = hint_from_any(headers, &[SESSION_HEADER]);
+        let known = || hint_from_claude_code(headers).or_else(|| hint_from_codex(headers));
+        let in_body = || {
+            let metadata = conversation.and_then(hint_from_metadata);
+            metadata.or_else(|| conversation.and_then(hint_from_thread))
+        };
+        let client = known().or_else(in_body);
+        let digest = |hint: &Option<Self>| hint.as_ref().map_or(0, |it| digest_id(&it.value));
+        let trusted = TrustedIds {
+            proxy: digest(&own),
+            client: digest(&client),
+        };
+        let hint = own
+            .or_else(known)
             .or_else(|| hint_from_any(headers, &OTHER_HEADERS))
-            .or_else(|| conversation.and_then(hint_from_metadata))
-            .or_else(|| conversation.and_then(hint_from_thread))
+            .or(client);
+        hint.map(|hint| Self { trusted, ..hint })
     }
 
     /// The value, if the proxy's session header held it.

@@ -5,6 +5,10 @@
 //! keys. The next request probes such keys for each of its answers, from the newest to the oldest. It never probes the
 //! keys of the whole conversation: so a retry finds the state that the first try found, and is not counted twice.
 //!
+//! Where no key of the newest answers fits, the client may have edited its history. Then the state is looked for by loose
+//! keys: of an answer alone, and of it and the answer before it. They hold neither the first message nor anything between,
+//! and what they find is compared before it is taken ([`crate::session::edited_history`]).
+//!
 //! This module reads digests of the index, never text. No I/O here.
 //!
 //! | key | digest of | for clients that |
@@ -22,12 +26,15 @@
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::{
-    conversation::{Author, Conversation, Format},
-    store::{StateKey, StateKeys, Tenant},
+    conversation::{Author, Conversation, Format, answer_digest},
+    session::edited_history::{Element, sketch_request},
+    store::{LooseKeys, StateKey, StateKeys, Tenant},
 };
 
 /// Newest answers that are probed.
 const MAX_BOUNDARIES: usize = 256;
+/// Newest answers that are looked for by loose keys.
+const MAX_LOOSE: usize = 8;
 
 /// Keys of one request: of the state that it may continue, and of the state that it will store.
 #[derive(Clone, Debug)]
@@ -49,15 +56,36 @@ pub struct Lineage {
     answers: Vec<u32>,
     /// Messages of this request. System messages do not count, since they come and go within a lineage.
     pub messages: u32,
+    /// The start of the chain.
+    seed: u128,
+    /// The newest answer; 0 without one.
+    last_answer: u128,
+    /// Newest first.
+    pub(super) loose: Vec<LooseProbe>,
+    /// Messages up to the last answer of this request, or the first message: a session that begins with this request may
+    /// have them in common with others.
+    pub(super) shared: u32,
+    pub(super) sketch: Vec<Element>,
+}
+
+/// An answer that is looked for by loose keys.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LooseProbe {
+    pub(super) keys: LooseKeys,
+    /// Its index among the items.
+    pub(super) item: usize,
+    /// Messages before it, without system messages.
+    pub(super) at: u32,
 }
 
 impl Lineage {
     pub fn from_conversation(conversation: &Conversation, tenant: &Tenant) -> Self {
-        let mut whole = seed_chain(conversation.format, tenant);
+        let seed = seed_chain(conversation.format, tenant);
+        let (mut whole, mut last_answer, mut shared) = (seed, 0, 1);
         let (mut settled, mut opening, mut messages) = (None, 0, 0_u32);
         let (mut user_seen, mut after_answer) = (false, false);
         let mut boundaries = Vec::new();
-        for message in &conversation.items {
+        for (item, message) in conversation.items.iter().enumerate() {
             if message.author.is_system() {
                 continue;
             }
@@ -69,6 +97,8 @@ impl Lineage {
                     answer: message.short_digest,
                     at: messages,
                     in_row: after_answer,
+                    previous: last_answer,
+                    item,
                 });
             }
             whole = link_digest(whole, message.digest);
@@ -79,12 +109,22 @@ impl Lineage {
             }
             user_seen |= message.author == Author::User;
             after_answer = is_answer;
+            if is_answer {
+                (last_answer, shared) = (message.short_digest, messages);
+            }
             // Many conversations share a prefix without a user message, such as a greeting.
             if is_answer && user_seen {
                 settled = Some(whole);
             }
         }
         let (probes, answers) = collect_probes(&boundaries);
+        let newest = boundaries.iter().rev().take(MAX_LOOSE);
+        let loose = newest.filter(|boundary| boundary.answer != answer_digest(0, &[]));
+        let loose = loose.map(|boundary| LooseProbe {
+            keys: loose_keys(seed, boundary.previous, boundary.answer),
+            item: boundary.item,
+            at: boundary.at,
+        });
         Self {
             tenant: *tenant,
             format: conversation.format,
@@ -95,6 +135,11 @@ impl Lineage {
             probes,
             answers,
             messages,
+            seed,
+            last_answer,
+            loose: loose.collect(),
+            shared,
+            sketch: sketch_request(conversation),
         }
     }
 
@@ -110,6 +155,12 @@ impl Lineage {
             gap: self.settled.map(|settled| gap_key(settled, answer)),
             bare: bare_key(self.whole),
         })
+    }
+
+    /// Loose keys of the new state; `None` where its answer is empty, as many are.
+    pub(super) fn loose_keys(&self, answer: u128) -> Option<LooseKeys> {
+        let has_content = answer != answer_digest(0, &[]);
+        has_content.then(|| loose_keys(self.seed, self.last_answer, answer))
     }
 
     /// A key of the whole conversation for its summary. It is the same for every try of a request, and no state has it.
@@ -131,6 +182,10 @@ struct AnswerBoundary {
     /// The answer directly follows another one: the request was prefilled, or the client split one answer into two
     /// messages. Only its exact key is probed; the other keys belong to the first answer of the row.
     in_row: bool,
+    /// The answer before it; 0 without one.
+    previous: u128,
+    /// Its index among the items.
+    item: usize,
 }
 
 /// The start of the chain: the tenant and the format, since no conversation continues one of another format. For chat
@@ -159,6 +214,18 @@ fn collect_probes(boundaries: &[AnswerBoundary]) -> (Vec<StateKey>, Vec<u32>) {
         answers.resize(keys.len(), boundary.at);
     }
     (keys, answers)
+}
+
+/// `before`: the answer before this one; 0 without one.
+fn loose_keys(seed: u128, before: u128, answer: u128) -> LooseKeys {
+    let alone = hash_key(5, &join_digests(seed, answer));
+    match before {
+        0 => [alone; 2],
+        _ => {
+            let pair = join_digests(link_digest(seed, before), answer);
+            [alone, hash_key(6, &pair)]
+        }
+    }
 }
 
 fn link_digest(before: u128, digest: u128) -> u128 {

@@ -25,6 +25,8 @@ use crate::{
     telemetry::metrics::{Metrics, StoreOperation},
 };
 
+mod ancestor;
+pub mod edited_history;
 pub mod hint;
 pub mod history;
 mod id_generator;
@@ -40,7 +42,9 @@ pub mod state_cipher;
 pub mod tenant;
 pub mod token_ratios;
 
+use edited_history::HistorySketch;
 pub use hint::SessionHint;
+use hint::TrustedIds;
 use id_generator::IdGenerator;
 pub use lineage::Lineage;
 pub use reasoning_by_session::ReasoningMemory;
@@ -81,7 +85,11 @@ pub struct InheritedSession {
     pub state: Option<SessionState>,
     /// Messages before that generation's answer in this conversation, without system messages; 0 if there is no state.
     pub answer_at: u32,
+    /// Messages and runs of results that the client has changed, added or removed since, among the newest; `None` where the
+    /// digests of all messages before the answer are those of the state.
+    pub edited: Option<u32>,
     pub lineage: Lineage,
+    trusted: TrustedIds,
     pub session: SessionId,
     pub commands: SessionCommands,
     /// An API command asks for a new course with this request. If the course begins, the request's state takes over
@@ -119,6 +127,15 @@ impl InheritedSession {
         state.generations = state.generations.saturating_add(1);
         state.messages = self.lineage.messages;
         state.format = self.lineage.format;
+        state.sketch = HistorySketch {
+            elements: self.lineage.sketch.clone(),
+            answer_calls: 0,
+            began: match self.state {
+                Some(_) => state.sketch.began,
+                None => self.lineage.shared,
+            },
+            trusted: self.trusted.or(state.sketch.trusted),
+        };
         state.billed_prompt_tokens = None;
         state.billed_completion_tokens = None;
         state
@@ -169,7 +186,9 @@ impl Sessions {
         let mut inherited = InheritedSession {
             state: None,
             answer_at: 0,
+            edited: None,
             lineage,
+            trusted: hint.map_or_else(TrustedIds::default, |hint| hint.trusted),
             session: SessionId::default(),
             commands: SessionCommands::default(),
             clear_requested: false,
@@ -179,7 +198,7 @@ impl Sessions {
             store_failed: false,
             save_failed: self.save_failed.load(Relaxed),
         };
-        if let Err(error) = self.load_inherited(&mut inherited).await {
+        if let Err(error) = self.load_inherited(&mut inherited, conversation).await {
             self.warn_of_loss(&error, None, "request continues without its session state");
             inherited.store_failed = true;
             // That release would find the new state in place of its own.
@@ -191,38 +210,6 @@ impl Sessions {
             (None, None) => SessionId::from_bytes(self.ids.next_bytes()),
         };
         inherited
-    }
-
-    /// Fills in the state that the conversation continues, if there is one.
-    async fn load_inherited(&self, inherited: &mut InheritedSession) -> Result<(), SessionError> {
-        let lineage = &inherited.lineage;
-        if lineage.probes.is_empty() {
-            return Ok(());
-        }
-        let (tenant, opening) = (&lineage.tenant, lineage.opening);
-        let found = self.store.find_state(tenant, opening, &lineage.probes);
-        let Some(found) = self.call_store(StoreOperation::Find, found).await? else {
-            return Ok(());
-        };
-        let answer_at = lineage.answer_at(found.at).ok_or(StoreError::Damaged)?;
-        let mut state = self.decode_state(tenant, &found.state)?;
-        if state.format != lineage.format {
-            // Records of another format cannot be put into this conversation.
-            return Ok(());
-        }
-        let commands = self.decode_commands(tenant, state.session, &found.commands)?;
-        let (generations, made) = (state.generations, state.compaction.made);
-        state.compaction.take_over(&commands.outcomes, generations);
-        // A summary that was just taken over may cover messages that are gone from this conversation.
-        state.realign_places(answer_at);
-        let compaction = &state.compaction;
-        inherited.compacted = compaction.made > made && compaction.summary.is_some();
-        inherited.clear_requested = commands.is_clear_pending(&state);
-        inherited.compact_requested = commands.is_summary_pending(&state);
-        inherited.state = Some(state);
-        inherited.answer_at = answer_at;
-        inherited.commands = commands;
-        Ok(())
     }
 
     /// The session that a hint names. A session id of the proxy is used only if this tenant has that session; any
@@ -270,7 +257,12 @@ impl Sessions {
                 answer,
                 state: self.encode_state(&lineage.tenant, state)?,
             };
-            let saved = self.store.save_state(record);
+            let saved = async {
+                match lineage.loose_keys(answer) {
+                    Some(loose) => self.store.save_with_loose_keys(record, loose).await,
+                    None => self.store.save_state(record).await,
+                }
+            };
             let saved = self.call_store_within(StoreOperation::Save, within, saved);
             Ok(saved.await?)
         };

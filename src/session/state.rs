@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     compaction,
-    conversation::Format,
+    conversation::{Format, PlaceMap},
     guard::{
         AnswerHistory, GuardMemory, SentHistory, SessionKnowledge, dropped_rounds,
         estimate::Calibration,
@@ -18,7 +18,7 @@ use crate::{
     },
     health::{Health, HealthLevel, silent_truncation::UsageSample},
     recovery,
-    session::{ReasoningMemory, history::History},
+    session::{ReasoningMemory, edited_history::HistorySketch, history::History},
     store::SessionId,
 };
 
@@ -26,9 +26,9 @@ use crate::{
 pub const MAX_BYTES: usize = 128 << 10;
 
 /// First byte of every stored state; changes with the encoding, so with every field or variant that is added, moved or
-/// removed in [`SessionState`]. 0.1.0 writes 13: a release that takes 14 keeps a copy of the structs that it changes, to
+/// removed in [`SessionState`]. 0.1.0 writes 14: a release that takes 15 keeps a copy of the structs that it changes, to
 /// read 13 with, and takes the next `FORMAT` of both stores.
-const VERSION: u8 = 13;
+const VERSION: u8 = 14;
 
 /// Random id of a generation, never shown to clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,6 +85,8 @@ pub struct SessionState {
     /// When the last request began: milliseconds since 1970, 0 if unknown.
     pub asked_ms: u64,
     pub reasoning: ReasoningMemory,
+    /// What tells this conversation, once the client has edited it, from others with the same answer.
+    pub sketch: HistorySketch,
 }
 
 /// Calibrated estimate of the tokens of one request as it was sent, by kind.
@@ -190,6 +192,27 @@ impl SessionState {
         let summary = &mut self.compaction.summary;
         summary.take_if(|summary| summary.boundary > answer_at);
         self.messages = self.messages.min(answer_at);
+    }
+
+    /// Adjusts places to a conversation whose client has edited it: each is bound to its message, and what belongs to one
+    /// that is gone is dropped.
+    pub(super) fn follow_edits(&mut self, places: &PlaceMap) {
+        let move_place = |record: &mut InjectionRecord| {
+            let place = places.find_place(record.place);
+            record.place = place.unwrap_or(0);
+            place.is_some()
+        };
+        self.recovery.records.retain_mut(move_place);
+        self.sent_history.follow_edits(places);
+        self.guard.follow_edits(places);
+        let course = self.recovery.course.iter_mut().map(|it| &mut it.boundary);
+        let summary = self.compaction.summary.iter_mut();
+        let boundaries = course.chain(summary.map(|it| &mut it.boundary));
+        for place in boundaries.chain([&mut self.messages, &mut self.sketch.began]) {
+            *place = places.find_boundary(*place);
+        }
+        // A summary that is still being written has its boundary from before.
+        self.compaction.job.take_if(|_| !places.is_identity());
     }
 
     /// The stored form. While it is over [`MAX_BYTES`], the older half of the records is dropped: they are the bulk of

@@ -10,6 +10,7 @@ use crate::{config::StoreConfig, store::memory::MemoryStore};
 mod broken;
 mod commands;
 mod echo;
+mod edited;
 mod encrypted;
 pub(super) mod fixture;
 mod generated;

@@ -23,8 +23,9 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    Account, FoundState, MAX_COMMANDS_BYTES, Page, SessionId, SessionRow, SharedValues, StateKey,
-    StateToSave, Store, StoreError, Tenant, check_bytes, check_shared, limits::StoreLimits,
+    Account, FoundState, LooseKeys, MAX_COMMANDS_BYTES, Page, SessionId, SessionRow, SharedValues,
+    StateKey, StateToSave, Store, StoreError, Tenant, check_bytes, check_shared,
+    limits::StoreLimits,
 };
 use crate::config::StoreConfig;
 
@@ -190,7 +191,16 @@ impl Store for FileStore {
     }
 
     async fn save_state(&self, saved: StateToSave) -> Result<(), StoreError> {
-        let write = move |batch: &mut Batch<'_>| save::save_state(batch, &saved);
+        let write = move |batch: &mut Batch<'_>| save::save_state(batch, &saved, None);
+        self.run_write(write).await.map(drop)
+    }
+
+    async fn save_with_loose_keys(
+        &self,
+        saved: StateToSave,
+        loose: LooseKeys,
+    ) -> Result<(), StoreError> {
+        let write = move |batch: &mut Batch<'_>| save::save_state(batch, &saved, Some(&loose));
         self.run_write(write).await.map(drop)
     }
 

@@ -109,15 +109,36 @@ pub struct StateKeys {
     pub bare: StateKey,
 }
 
+/// The loose keys of a state: of its answer alone, and of its answer and the one before it; the first key twice where there
+/// is none before it. They depend on no other message, so that they lead to the state of a conversation that the client
+/// has edited. Such a find is only a guess until more of the conversation is compared.
+pub type LooseKeys = [StateKey; 2];
+
+/// The opening by which loose keys are looked up.
+pub const LOOSE_OPENING: u64 = u64::MAX;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyKind {
     Exact,
     Gap,
     Bare,
+    /// The first of the [`LooseKeys`].
+    Alone,
+    /// The second of them.
+    Pair,
 }
 
 impl KeyKind {
-    pub(super) const ALL: [Self; 3] = [Self::Exact, Self::Gap, Self::Bare];
+    pub(super) const ALL: [Self; 5] = [Self::Exact, Self::Gap, Self::Bare, Self::Alone, Self::Pair];
+
+    /// The place among the [`LooseKeys`].
+    pub(super) const fn loose_place(self) -> Option<usize> {
+        match self {
+            Self::Alone => Some(0),
+            Self::Pair => Some(1),
+            Self::Exact | Self::Gap | Self::Bare => None,
+        }
+    }
 }
 
 impl StateKeys {
@@ -126,6 +147,7 @@ impl StateKeys {
             KeyKind::Exact => Some(&self.exact),
             KeyKind::Gap => self.gap.as_ref(),
             KeyKind::Bare => Some(&self.bare),
+            KeyKind::Alone | KeyKind::Pair => None,
         }
     }
 

@@ -12,8 +12,8 @@ use bytes::Bytes;
 use lru::LruCache;
 
 use super::{
-    Account, FoundState, MAX_COMMANDS_BYTES, MAX_SHARED, Page, SessionId, SessionRow, SharedValues,
-    StateKey, StateToSave, Store, StoreError, Tenant, check_bytes, check_shared,
+    Account, FoundState, LooseKeys, MAX_COMMANDS_BYTES, MAX_SHARED, Page, SessionId, SessionRow,
+    SharedValues, StateKey, StateToSave, Store, StoreError, Tenant, check_bytes, check_shared,
     limits::StoreLimits,
 };
 use crate::config::StoreConfig;
@@ -51,6 +51,19 @@ impl MemoryStore {
         }
     }
 
+    fn save_under_keys(
+        &self,
+        saved: &StateToSave,
+        loose: Option<&LooseKeys>,
+    ) -> Result<(), StoreError> {
+        let (now, horizon) = (self.limits.now_s(), self.limits.expiry_horizon());
+        let mut sessions = self.sessions.lock();
+        sessions.remove_expired(horizon);
+        sessions.save_state(saved, loose, now)?;
+        sessions.enforce_limits(&self.limits);
+        Ok(())
+    }
+
     /// Bytes in use, counted with every map at its emptiest.
     pub fn held_bytes(&self) -> usize {
         self.sessions.lock().bytes
@@ -70,12 +83,15 @@ impl Store for MemoryStore {
     }
 
     async fn save_state(&self, saved: StateToSave) -> Result<(), StoreError> {
-        let (now, horizon) = (self.limits.now_s(), self.limits.expiry_horizon());
-        let mut sessions = self.sessions.lock();
-        sessions.remove_expired(horizon);
-        sessions.save_state(&saved, now)?;
-        sessions.enforce_limits(&self.limits);
-        Ok(())
+        self.save_under_keys(&saved, None)
+    }
+
+    async fn save_with_loose_keys(
+        &self,
+        saved: StateToSave,
+        loose: LooseKeys,
+    ) -> Result<(), StoreError> {
+        self.save_under_keys(&saved, Some(&loose))
     }
 
     async fn load_session(

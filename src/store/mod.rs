@@ -19,7 +19,7 @@ pub mod memory;
 pub mod redis;
 mod retention;
 
-pub use key::{Account, SessionId, StateKey, StateKeys, Tenant};
+pub use key::{Account, LOOSE_OPENING, LooseKeys, SessionId, StateKey, StateKeys, Tenant};
 
 /// The state after one generation.
 #[derive(Clone, Debug)]
@@ -94,7 +94,8 @@ pub trait Store: Send + Sync {
     /// ambiguous bare key counts as absent.
     ///
     /// All keys belong to conversations with this `opening`, as in their saves. A store may use it to keep keys that
-    /// are searched together side by side.
+    /// are searched together side by side. Loose keys are searched with [`LOOSE_OPENING`]; one that is ambiguous counts
+    /// as absent.
     async fn find_state(
         &self,
         tenant: &Tenant,
@@ -107,6 +108,16 @@ pub trait Store: Send + Sync {
     /// A present key moves to the new state. A bare key that has seen another answer becomes ambiguous, and stays so
     /// for as long as the store remembers it.
     async fn save_state(&self, saved: StateToSave) -> Result<(), StoreError>;
+
+    /// Saves a state, and under loose keys too. A loose key under which two sessions have saved is ambiguous, and stays
+    /// so for as long as the store remembers it.
+    async fn save_with_loose_keys(
+        &self,
+        saved: StateToSave,
+        _loose: LooseKeys,
+    ) -> Result<(), StoreError> {
+        self.save_state(saved).await
+    }
 
     /// The newest state of one session of an account, or of any (for the administrator).
     async fn load_session(

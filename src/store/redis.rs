@@ -19,8 +19,9 @@ use bytes::Bytes;
 use redis::{FromRedisValue, Value, from_redis_value};
 
 use super::{
-    Account, FoundState, MAX_COMMANDS_BYTES, MAX_SHARED, Page, SessionId, SessionRow, SharedValues,
-    StateKey, StateToSave, Store, StoreError, Tenant, check_bytes, check_shared, retention,
+    Account, FoundState, LooseKeys, MAX_COMMANDS_BYTES, MAX_SHARED, Page, SessionId, SessionRow,
+    SharedValues, StateKey, StateToSave, Store, StoreError, Tenant, check_bytes, check_shared,
+    retention,
 };
 use crate::config::{RedisConfig, StoreConfig};
 
@@ -118,6 +119,51 @@ impl RedisStore {
         self.version.fetch_max(version, Relaxed);
     }
 
+    /// CANCEL: the script runs to its end, or is never sent.
+    async fn save_under_keys(
+        &self,
+        saved: StateToSave,
+        loose: &[StateKey],
+    ) -> Result<(), StoreError> {
+        let loose = loose.iter().flat_map(|key| *key.as_bytes());
+        let loose: Vec<u8> = loose.collect();
+        let account = saved.tenant.account();
+        let gap = saved.keys.gap.as_ref();
+        let save = self
+            .script_call(&call::SAVE, Some(&account))
+            .arg(saved.tenant.id())
+            .arg(saved.session.as_bytes())
+            .arg(&(saved.opening as u32).to_be_bytes())
+            .arg(saved.keys.exact.as_bytes())
+            .arg(gap.map_or(&[][..], |gap| gap.as_bytes()))
+            .arg(saved.keys.bare.as_bytes())
+            .arg(&(saved.answer as u64).to_be_bytes())
+            .arg(&saved.state[..])
+            .arg(loose)
+            .arg(self.max_age_ms)
+            .arg(self.max_sessions)
+            .arg(retention::MAX_KEPT)
+            .arg(retention::MIN_KEPT)
+            .arg(retention::KEPT_BYTES)
+            .arg(retention::generation_size(0))
+            .arg(retention::MAX_SIBLINGS)
+            .arg(retention::MAX_CONVERSATIONS)
+            .arg(retention::SESSION_BYTES)
+            .arg(retention::LOOSE_BYTES);
+        let enter = self
+            .script_call(&call::ENTER, None)
+            .arg(account.as_bytes())
+            .arg(saved.session.as_bytes())
+            .arg(self.max_age_ms)
+            .arg(self.max_sessions)
+            .arg(FORMAT);
+        match self.send_with_version(save, enter).await? {
+            true => Ok(()),
+            // SECURITY: the end users of one account may know each other's session ids.
+            false => Err(StoreError::Foreign),
+        }
+    }
+
     /// The given account, or else the account of the session.
     async fn find_owner(
         &self,
@@ -202,41 +248,16 @@ impl Store for RedisStore {
         }))
     }
 
-    /// CANCEL: the script runs to its end, or is never sent.
     async fn save_state(&self, saved: StateToSave) -> Result<(), StoreError> {
-        let account = saved.tenant.account();
-        let gap = saved.keys.gap.as_ref();
-        let save = self
-            .script_call(&call::SAVE, Some(&account))
-            .arg(saved.tenant.id())
-            .arg(saved.session.as_bytes())
-            .arg(&(saved.opening as u32).to_be_bytes())
-            .arg(saved.keys.exact.as_bytes())
-            .arg(gap.map_or(&[][..], |gap| gap.as_bytes()))
-            .arg(saved.keys.bare.as_bytes())
-            .arg(&(saved.answer as u64).to_be_bytes())
-            .arg(&saved.state[..])
-            .arg(self.max_age_ms)
-            .arg(self.max_sessions)
-            .arg(retention::MAX_KEPT)
-            .arg(retention::MIN_KEPT)
-            .arg(retention::KEPT_BYTES)
-            .arg(retention::generation_size(0))
-            .arg(retention::MAX_SIBLINGS)
-            .arg(retention::MAX_CONVERSATIONS)
-            .arg(retention::SESSION_BYTES);
-        let enter = self
-            .script_call(&call::ENTER, None)
-            .arg(account.as_bytes())
-            .arg(saved.session.as_bytes())
-            .arg(self.max_age_ms)
-            .arg(self.max_sessions)
-            .arg(FORMAT);
-        match self.send_with_version(save, enter).await? {
-            true => Ok(()),
-            // SECURITY: the end users of one account may know each other's session ids.
-            false => Err(StoreError::Foreign),
-        }
+        self.save_under_keys(saved, &[]).await
+    }
+
+    async fn save_with_loose_keys(
+        &self,
+        saved: StateToSave,
+        loose: LooseKeys,
+    ) -> Result<(), StoreError> {
+        self.save_under_keys(saved, &loose).await
     }
 
     async fn load_session(

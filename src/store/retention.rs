@@ -31,6 +31,9 @@ pub(super) struct RetainedGeneration {
     pub(super) bytes: usize,
 }
 
+/// What two loose keys add to it.
+pub(super) const LOOSE_BYTES: usize = 64;
+
 pub(super) const fn generation_size(state_bytes: usize) -> usize {
     OVERHEAD_BYTES + state_bytes
 }

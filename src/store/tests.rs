@@ -12,6 +12,7 @@ use super::{
 };
 
 mod commands;
+mod loose_keys;
 mod monotonic_reads;
 mod shared;
 
@@ -30,6 +31,9 @@ pub(crate) async fn check(fresh: impl Fn() -> Arc<dyn Store>) {
     shared::sizes_and_counts_are_bounded(&*fresh()).await;
     commands::survive_later_saves(&*fresh()).await;
     commands::reach_only_sessions_of_the_account(&*fresh()).await;
+    loose_keys::lead_to_the_newest_state_of_one_session(&*fresh()).await;
+    loose_keys::of_two_sessions_are_ambiguous(&*fresh()).await;
+    loose_keys::go_with_their_generation(&*fresh()).await;
     monotonic_reads::never_goes_back(fresh()).await;
     concurrent_saves_are_found(fresh()).await;
 }

@@ -13,6 +13,7 @@ mod compressed;
 mod connections;
 mod conversation;
 mod corpus;
+mod edited_history;
 mod estimate;
 mod fault_matrix;
 mod faults;

@@ -3,6 +3,7 @@
 //! It keeps digests and numbers, never text, and cannot fail.
 
 use crate::{
+    conversation::CallDigester,
     format::{
         AnswerEvent, CallFragment, Finish, FinishKind,
         answer::{input_changes::InputChanges, usage::Usage},
@@ -21,6 +22,8 @@ pub struct ResponseSummary {
     pub text: u128,
     /// Digests of the first choice's call ids, in their order.
     pub call_ids: Vec<u128>,
+    /// The digest of the first choice's calls with their names and arguments; 0 without calls.
+    pub calls: u32,
     pub input_changes: InputChanges,
     /// There was a finish reason.
     pub finished: bool,
@@ -52,6 +55,7 @@ pub struct ResponseSummarizer {
     text: TextDigester,
     /// Index and digest of each call's id.
     calls: Vec<(u64, u128)>,
+    whole_calls: CallDigester,
 }
 
 impl ResponseSummarizer {
@@ -77,14 +81,24 @@ impl ResponseSummarizer {
 
     /// Adds a call once. Some providers repeat the id in every fragment, some give every call index 0.
     fn add_call(&mut self, json: &[u8], call: &CallFragment) {
-        let Some(id) = call.id else { return };
-        if self.calls.len() >= MAX_CALLS {
-            return;
-        }
         let index = call.index.map(|(index, _)| index);
-        let entry = (index.unwrap_or(0), digest_text(id.raw_bytes(json)));
-        if index.is_none() || !self.calls.contains(&entry) {
-            self.calls.push(entry);
+        if let Some(id) = call.id
+            && self.calls.len() < MAX_CALLS
+        {
+            let entry = (index.unwrap_or(0), digest_text(id.raw_bytes(json)));
+            if index.is_none() || !self.calls.contains(&entry) {
+                self.calls.push(entry);
+                if let Some(name) = call.name {
+                    self.whole_calls.push_name(name.raw_bytes(json));
+                }
+            }
+        }
+        // A tool of the provider has arguments, and no id here.
+        let is_listed = |known: &(u64, u128)| known.0 == index.unwrap_or(0);
+        if let Some((span, kind)) = call.arguments
+            && self.calls.iter().any(is_listed)
+        {
+            self.whole_calls.push_arguments(json, span, kind);
         }
     }
 
@@ -136,6 +150,7 @@ impl ResponseSummarizer {
     pub fn to_summary(&self) -> ResponseSummary {
         ResponseSummary {
             text: self.text_digest(),
+            calls: self.whole_calls.finish(),
             call_ids: self.calls.iter().map(|(_, id)| *id).collect(),
             ..self.summary.clone()
         }

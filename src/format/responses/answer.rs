@@ -18,7 +18,7 @@ pub use self::{
 use super::kinds::{AnswerPart, CallShape, EntryKind};
 use crate::{
     format::{AnswerEvent, AnswerEvents, SentEvents, answer::event_hold::may_be_event},
-    json::scan::{JsonString, Span},
+    json::scan::{JsonKind, JsonString, Span},
 };
 
 /// The types of the events that end an answer.
@@ -87,6 +87,8 @@ struct OutputItem {
     call_id: Option<JsonString>,
     name: Option<JsonString>,
     arguments: Option<JsonString>,
+    /// Of a call of another kind than a function's.
+    input: Option<(Span, JsonKind)>,
     /// The texts of a message, or of reasoning.
     texts: SmallVec<[JsonString; 1]>,
     /// It has a part that is no text, such as a refusal.

@@ -5,12 +5,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     conversation::{
-        Conversation,
+        Conversation, PlaceMap,
         units::{self, Unit, UnitKind},
     },
     guard::request::view::RequestView,
     json::scan::Span,
 };
+use xxhash_rust::xxh3::xxh3_64;
 
 /// What is cut of the units of a conversation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -90,6 +91,8 @@ struct WordPlace {
     /// Bytes from the beginning of the message.
     offset: u32,
     len: u16,
+    /// Of its bytes: a client may edit its old messages.
+    digest: u8,
 }
 
 impl WordPlace {
@@ -101,6 +104,7 @@ impl WordPlace {
             message: (unit.messages_before + at - unit.messages.start) as u32,
             offset: word.start - items[at].span.start,
             len: u16::try_from(word.len()).ok()?,
+            digest: xxh3_64(conversation.span_bytes(word)) as u8,
         })
     }
 
@@ -118,11 +122,29 @@ impl WordPlace {
             end: start.checked_add(self.len.into())?,
         };
         let is_word = |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
-        (word.end <= item.end && conversation.span_bytes(word).iter().all(is_word)).then_some(word)
+        let bytes = (word.end <= item.end).then(|| conversation.span_bytes(word))?;
+        let is_same = xxh3_64(bytes) as u8 == self.digest && bytes.iter().all(is_word);
+        is_same.then_some(word)
     }
 }
 
 impl CutMark {
+    /// Moves the places to where their messages stand in a conversation that the client has edited.
+    pub(super) fn follow_edits(&mut self, places: &PlaceMap) {
+        for spans in [&mut self.folded, &mut self.cleared] {
+            for span in spans.iter_mut() {
+                *span = (places.find_boundary(span.0), places.find_boundary(span.1));
+            }
+            spans.retain(|span| span.0 < span.1);
+        }
+        self.survived = places.find_boundary(self.survived);
+        self.words.retain_mut(|word| {
+            let place = places.find_place(word.message);
+            word.message = place.unwrap_or(0);
+            place.is_some()
+        });
+    }
+
     /// What tells one cut from another: what is left out, what is cleared, and whether there is no ledger.
     pub(in crate::guard) fn parts(&self) -> (&[MessageSpan], &[MessageSpan], bool) {
         (&self.folded, &self.cleared, self.bare)

@@ -5,7 +5,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    conversation::{Author, Conversation, units::Unit},
+    conversation::{Author, Conversation, PlaceMap, units::Unit},
     guard::{
         fold::{
             basis::CutBasis,
@@ -65,6 +65,14 @@ impl GuardMemory {
         let cut = self.cut.as_ref();
         let state = cut.and_then(|cut| cut.find_cut(conversation, units));
         state.unwrap_or_else(|| CutState::new(units.len()))
+    }
+
+    /// Moves the places of cuts to where their messages stand in a conversation that the client has edited.
+    pub fn follow_edits(&mut self, places: &PlaceMap) {
+        self.planned = places.find_boundary(self.planned);
+        if let Some(cut) = &mut self.cut {
+            cut.follow_edits(places);
+        }
     }
 
     /// The messages that are left out, counted without system messages.

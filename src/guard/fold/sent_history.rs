@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     conversation::{
-        Author, Conversation, Item, ItemPlace,
+        Author, Conversation, Item, ItemPlace, PlaceMap,
         digest::DigestBuilder,
         edit::{Edit, Edits},
     },
@@ -77,6 +77,13 @@ impl SentHistory {
             if *place >= from {
                 *place = to;
             }
+        }
+    }
+
+    /// Moves the epoch to where its answers stand in a conversation that the client has edited.
+    pub fn follow_edits(&mut self, places: &PlaceMap) {
+        for place in [&mut self.epoch.place, &mut self.replayed] {
+            *place = places.find_boundary(*place);
         }
     }
 }

@@ -90,6 +90,7 @@ pub fn plan_request(
         guard_took: Duration::ZERO,
         refits: 0,
         size_refits: 0,
+        client_edits: inherited.edited,
     };
     planned = replan_request(followed, planned);
     planned.caution_waits_since_ms = caution_waits_since(followed, &planned);

@@ -42,6 +42,8 @@ pub struct PlannedRequest {
     pub refits: u32,
     /// The same after a refusal of bytes or images.
     pub size_refits: u32,
+    /// See [`InheritedSession::edited`](crate::session::InheritedSession::edited).
+    pub client_edits: Option<u32>,
 }
 
 impl PlannedRequest {
@@ -171,6 +173,10 @@ impl PlannedRequest {
     pub fn describe_actions(&self, answer: Option<JudgedAnswer<'_>>) -> String {
         let mut words = vec![self.plan.report.format_actions()];
         words.retain(|word| word != NO_ACTION);
+        let edits = self
+            .client_edits
+            .map(|edits| format!("client-edited={edits}"));
+        words.extend(edits);
         words.extend(self.recovery.action_words());
         words.extend(self.compaction.list_actions().map(str::to_owned));
         let refits = self.refits + self.size_refits;

@@ -73,6 +73,7 @@ pub(super) fn build_next_state(
         marks: collect_marks(planned),
     });
     state.reasoning = planned.reasoning;
+    state.sketch.answer_calls = response.calls;
     state.asked_ms = planned.asked_ms;
     state.updated_s = unix_seconds_now();
     state

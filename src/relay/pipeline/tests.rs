@@ -121,6 +121,8 @@ fn check_echo(format: Format, echo: &str, summary: &ResponseSummary) {
     let indexed = format.index_items(&[echo]).unwrap();
     let recorded = answer_digest(summary.text, &summary.call_ids);
     assert_eq!(indexed.items[0].short_digest, recorded, "{echo}");
+    let calls = indexed.digest_calls(&indexed.items[0]);
+    assert_eq!(calls, summary.calls, "{echo}");
 }
 
 /// Asserts that every cut gives the same, and returns it.

@@ -65,7 +65,7 @@ async fn a_state_of_a_newer_release_is_left_alone_and_the_log_says_so_once() {
     assert!(!find(&sessions, &[user("else")]).await.save_failed);
     let log = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
     assert_eq!(log.matches("WARN").count(), 1, "{log}");
-    let why = "it has version 14 of a newer release";
+    let why = "it has version 15 of a newer release";
     assert!(log.contains(why), "{log}");
 }
 

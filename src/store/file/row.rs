@@ -7,7 +7,9 @@ use rusqlite::{Result, Row};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::store::{Account, SessionId, StateKey, StateKeys, StateToSave, Tenant};
+use crate::store::{
+    Account, LOOSE_OPENING, LooseKeys, SessionId, StateKey, StateKeys, StateToSave, Tenant,
+};
 
 /// Bits of a generation's number within its session.
 pub(super) const NUMBER_BITS: u32 = 28;
@@ -58,6 +60,41 @@ pub(super) struct GenerationHead {
     /// The bare key has seen two answers. It stays ambiguous, so that a third answer does not make it valid again.
     pub(super) ambiguous: bool,
     pub(super) keys: StateKeys,
+    /// Encoded behind the rest, where it is there.
+    #[serde(skip)]
+    pub(super) loose: Option<LooseHead>,
+}
+
+/// The loose keys of a generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct LooseHead {
+    prefix_group: u64,
+    keys: LooseKeys,
+    /// Which of them two sessions have saved under.
+    ambiguous: [bool; 2],
+}
+
+impl LooseHead {
+    /// `is_ambiguous` tells it of the key's row.
+    pub(super) fn new<E>(
+        tenant: &Tenant,
+        keys: LooseKeys,
+        is_ambiguous: impl Fn(KeyPlace, &StateKey) -> Result<bool, E>,
+    ) -> Result<Self, E> {
+        let prefix_group = hash_prefix_group(tenant, LOOSE_OPENING);
+        let ask = |key: &StateKey| is_ambiguous(key_place(prefix_group, key), key);
+        Ok(Self {
+            prefix_group,
+            ambiguous: [ask(&keys[0])?, ask(&keys[1])?],
+            keys,
+        })
+    }
+
+    /// Whether the key is one of these, and ambiguous.
+    pub(super) fn find_key(&self, key: &StateKey) -> Option<bool> {
+        let at = self.keys.iter().position(|own| own == key)?;
+        Some(self.ambiguous[at])
+    }
 }
 
 impl GenerationHead {
@@ -67,12 +104,15 @@ impl GenerationHead {
             answer: saved.answer as u64,
             ambiguous,
             keys: saved.keys,
+            loose: None,
         }
     }
 
     pub(super) fn key_places(&self) -> impl Iterator<Item = KeyPlace> {
         let keys = self.keys.iter();
-        keys.map(|(_, key)| key_place(self.prefix_group, key))
+        let keys = keys.map(|(_, key)| key_place(self.prefix_group, key));
+        let loose = self.loose.into_iter();
+        keys.chain(loose.flat_map(|it| it.keys.map(|key| key_place(it.prefix_group, &key))))
     }
 
     pub(super) fn has_key(&self, key: &StateKey) -> bool {
@@ -81,22 +121,34 @@ impl GenerationHead {
 
     /// Whether the generation is a find of the key.
     pub(super) fn answers_key(&self, key: &StateKey) -> bool {
-        self.has_key(key) && !(self.ambiguous && self.keys.bare == *key)
+        let loose = self.loose.and_then(|loose| loose.find_key(key));
+        loose == Some(false) || self.has_key(key) && !(self.ambiguous && self.keys.bare == *key)
     }
 
     pub(super) fn encode(&self, owner: &StateOwner, state: &[u8]) -> Vec<u8> {
         // This encoding has no errors.
-        owner.seal(&postcard::to_stdvec(self).unwrap_or_default(), state)
+        let mut bytes = postcard::to_stdvec(self).unwrap_or_default();
+        let loose = self.loose.map(|loose| postcard::to_stdvec(&loose));
+        bytes.extend(loose.into_iter().flatten().flatten());
+        owner.seal(&bytes, state)
     }
 
     pub(super) fn decode(stored: &[u8], owner: &StateOwner, state: &[u8]) -> Option<Self> {
-        postcard::from_bytes(owner.unseal(stored, state)?).ok()
+        Self::read(owner.unseal(stored, state)?)
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (mut head, rest) = postcard::take_from_bytes::<Self>(bytes).ok()?;
+        if !rest.is_empty() {
+            head.loose = Some(postcard::from_bytes(rest).ok()?);
+        }
+        Some(head)
     }
 
     /// Decodes without a check of the checksum. What cannot be read has no key.
     pub(super) fn decode_unchecked(stored: &[u8]) -> Self {
-        let head = stored.get(SUM_BYTES..).map(postcard::from_bytes);
-        head.and_then(Result::ok).unwrap_or_default()
+        let head = stored.get(SUM_BYTES..).and_then(Self::read);
+        head.unwrap_or_default()
     }
 }
 

@@ -11,12 +11,12 @@ use super::{
     open,
     read::{self, SessionFilter, StateHit, column_bytes, query_first},
     row::{
-        GenerationHead, StateOwner, generation_places, hash_prefix_group, key_place, seal, stamp,
-        stamp_second,
+        GenerationHead, KeyPlace, LooseHead, NUMBER_BITS, StateOwner, generation_places,
+        hash_prefix_group, key_place, seal, stamp, stamp_second,
     },
 };
 use crate::store::{
-    Account, FoundState, MAX_SHARED, SessionId, StateToSave, StoreError,
+    Account, FoundState, LooseKeys, MAX_SHARED, SessionId, StateKey, StateToSave, StoreError,
     limits::StoreLimits,
     retention::{self, RetainedGeneration},
 };
@@ -30,7 +30,11 @@ const SESSION_BY_ID_SQL: &str =
     "SELECT number, tenant, commands FROM sessions WHERE session = ?1 AND +account = ?2";
 
 /// Saves a state under all its keys, and as its session's newest.
-pub(super) fn save_state(batch: &mut Batch<'_>, saved: &StateToSave) -> WriteResult {
+pub(super) fn save_state(
+    batch: &mut Batch<'_>,
+    saved: &StateToSave,
+    loose: Option<&LooseKeys>,
+) -> WriteResult {
     let owner = StateOwner {
         tenant: saved.tenant,
         session: saved.session,
@@ -62,7 +66,11 @@ pub(super) fn save_state(batch: &mut Batch<'_>, saved: &StateToSave) -> WriteRes
             (batch.last_insert_rowid(), Bytes::new())
         }
     };
-    let head = GenerationHead::from_saved(saved, is_ambiguous(batch, saved)?);
+    let mut head = GenerationHead::from_saved(saved, is_ambiguous(batch, saved)?);
+    if let Some(keys) = loose {
+        let is_ambiguous = |place, key: &StateKey| is_loosely_ambiguous(batch, place, key, session);
+        head.loose = Some(LooseHead::new(&saved.tenant, *keys, is_ambiguous)?);
+    }
     let mut kept = list_generations(batch, session)?;
     if let Some(at) = kept
         .iter()
@@ -99,7 +107,8 @@ pub(super) fn save_state(batch: &mut Batch<'_>, saved: &StateToSave) -> WriteRes
     let to_retained = |stored: &StoredGeneration| RetainedGeneration {
         opening: stored.head.prefix_group,
         bare: stored.head.keys.bare,
-        bytes: retention::generation_size(stored.state_bytes),
+        bytes: retention::generation_size(stored.state_bytes)
+            + stored.head.loose.map_or(0, |_| retention::LOOSE_BYTES),
     };
     while let Some(at) = retention::find_superfluous(&kept, to_retained) {
         remove_generation(batch, &kept.remove(at))?;
@@ -216,6 +225,24 @@ fn is_ambiguous(file: &Connection, saved: &StateToSave) -> Result<bool> {
         let seen = GenerationHead::decode_unchecked(column_bytes(row, 0)?);
         let is_other = seen.ambiguous || seen.answer != saved.answer as u64;
         Ok(seen.has_key(bare) && is_other)
+    });
+    Ok(seen?.unwrap_or(false))
+}
+
+/// Whether another session than this one has saved under a loose key.
+fn is_loosely_ambiguous(
+    file: &Connection,
+    place: KeyPlace,
+    key: &StateKey,
+    session: i64,
+) -> Result<bool> {
+    let sql = "SELECT g.head, g.place FROM keys k CROSS JOIN generations g \
+               ON g.place = k.generation WHERE k.place = ?1";
+    let seen = query_first(file, sql, [place], |row| {
+        let seen = GenerationHead::decode_unchecked(column_bytes(row, 0)?);
+        let of_other = row.get::<_, i64>(1)? >> NUMBER_BITS != session;
+        let known = seen.loose.and_then(|loose| loose.find_key(key));
+        Ok(known.is_some_and(|ambiguous| ambiguous || of_other))
     });
     Ok(seen?.unwrap_or(false))
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::store::{
-    SessionId, SessionRow, StateKeys, StateToSave, Tenant,
+    LooseKeys, SessionId, SessionRow, StateKey, StateKeys, StateToSave, Tenant,
     key::KeyKind,
     retention::{self, RetainedGeneration},
 };
@@ -31,33 +31,65 @@ pub(super) struct Generation {
     /// Half the answer's digest: enough to distinguish two answers to the same request.
     pub(super) answer: u64,
     pub(super) state: Box<[u8]>,
+    pub(super) loose: Option<Box<LooseRecord>>,
+}
+
+/// The loose keys of a generation.
+pub(super) struct LooseRecord {
+    pub(super) keys: LooseKeys,
+    /// Which of them two sessions have saved under.
+    pub(super) ambiguous: [bool; 2],
+}
+
+impl Generation {
+    pub(super) fn find_key(&self, kind: KeyKind) -> Option<&StateKey> {
+        match kind.loose_place() {
+            Some(place) => self.loose.as_ref().map(|loose| &loose.keys[place]),
+            None => self.keys.get(kind),
+        }
+    }
+
+    pub(super) fn is_ambiguous(&self, kind: KeyKind) -> bool {
+        match kind.loose_place() {
+            Some(place) => self.loose.as_ref().is_some_and(|it| it.ambiguous[place]),
+            None => kind == KeyKind::Bare && self.ambiguous,
+        }
+    }
+
+    /// The bytes that loose keys add.
+    pub(super) const fn loose_bytes(&self) -> usize {
+        match self.loose {
+            Some(_) => retention::LOOSE_BYTES,
+            None => 0,
+        }
+    }
 }
 
 /// The generation of a key, and which of its keys it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct KeyPointer {
     pub(super) record: u32,
-    /// The generation's number and two bits of kind.
+    /// The generation's number and three bits of kind.
     key: u32,
 }
 
 impl KeyPointer {
     /// Numbers of generations in one session.
-    const NUMBERS: u32 = 1 << 30;
+    const NUMBERS: u32 = 1 << 29;
 
     pub(super) const fn new(record: u32, number: u32, kind: KeyKind) -> Self {
         Self {
             record,
-            key: number << 2 | kind as u32,
+            key: number << 3 | kind as u32,
         }
     }
 
     pub(super) const fn generation_number(self) -> u32 {
-        self.key >> 2
+        self.key >> 3
     }
 
     pub(super) const fn key_kind(self) -> KeyKind {
-        KeyKind::ALL[(self.key & 3) as usize % KeyKind::ALL.len()]
+        KeyKind::ALL[(self.key & 7) as usize % KeyKind::ALL.len()]
     }
 }
 
@@ -86,7 +118,12 @@ impl SessionRecord {
     }
 
     /// Adds a generation; returns its number, which is under [`KeyPointer::NUMBERS`].
-    pub(super) fn append_generation(&mut self, saved: &StateToSave, ambiguous: bool) -> u32 {
+    pub(super) fn append_generation(
+        &mut self,
+        saved: &StateToSave,
+        ambiguous: bool,
+        loose: Option<LooseRecord>,
+    ) -> u32 {
         let number = self.next;
         self.next = (number + 1) % KeyPointer::NUMBERS;
         self.generations.reserve_exact(1);
@@ -97,6 +134,7 @@ impl SessionRecord {
             ambiguous,
             answer: saved.answer as u64,
             state: saved.state.as_ref().into(),
+            loose: loose.map(Box::new),
         });
         number
     }
@@ -116,7 +154,7 @@ impl SessionRecord {
         retention::find_superfluous(&self.generations, |generation| RetainedGeneration {
             opening: generation.opening.into(),
             bare: generation.keys.bare,
-            bytes: retention::generation_size(generation.state.len()),
+            bytes: retention::generation_size(generation.state.len()) + generation.loose_bytes(),
         })
     }
 }

@@ -10,8 +10,8 @@ use hashbrown::HashTable;
 use lru::LruCache;
 
 use super::{
-    super::{Account, FoundState, SessionId, StateKey, StateToSave, StoreError, Tenant},
-    record::{Generation, KeyPointer, SessionRecord},
+    super::{Account, FoundState, LooseKeys, SessionId, StateKey, StateToSave, StoreError, Tenant},
+    record::{Generation, KeyPointer, LooseRecord, SessionRecord},
 };
 use crate::store::{key::KeyKind, limits::StoreLimits};
 
@@ -63,9 +63,7 @@ impl SessionTable {
         let (id, found) = keys.iter().enumerate().find_map(|(at, key)| {
             let pointer = self.find_pointer(tenant, key)?;
             let (record, generation) = resolve_generation(&self.records, pointer)?;
-            if pointer.key_kind() == KeyKind::Bare && generation.ambiguous
-                || record.used_s < horizon
-            {
+            if generation.is_ambiguous(pointer.key_kind()) || record.used_s < horizon {
                 return None;
             }
             let found = FoundState {
@@ -134,9 +132,18 @@ impl SessionTable {
         true
     }
 
-    pub(super) fn save_state(&mut self, saved: &StateToSave, now: u64) -> Result<(), StoreError> {
+    pub(super) fn save_state(
+        &mut self,
+        saved: &StateToSave,
+        loose: Option<&LooseKeys>,
+        now: u64,
+    ) -> Result<(), StoreError> {
         let id = self.find_or_create_record(saved)?;
         let ambiguous = self.is_ambiguous(saved);
+        let loose = loose.map(|keys| LooseRecord {
+            keys: *keys,
+            ambiguous: keys.map(|key| self.is_of_other_session(&saved.tenant, &key, id)),
+        });
         let record = self.records.peek(&id);
         if let Some(at) = record.and_then(|record| record.find_retried(saved)) {
             self.remove_generation(id, at);
@@ -146,9 +153,11 @@ impl SessionTable {
         };
         record.saved_s = now;
         record.used_s = now;
-        let number = record.append_generation(saved, ambiguous);
+        let number = record.append_generation(saved, ambiguous, loose);
+        let newest = record.generations.last();
         self.bytes += generation_cost(saved.state.len());
-        for (kind, _) in saved.keys.iter() {
+        self.bytes += newest.map_or(0, Generation::loose_bytes);
+        for kind in KeyKind::ALL {
             self.set_pointer(KeyPointer::new(id, number, kind));
         }
         while let Some(record) = self.records.peek(&id)
@@ -204,6 +213,15 @@ impl SessionTable {
             .is_some_and(|(_, seen)| seen.ambiguous || seen.answer != saved.answer as u64)
     }
 
+    /// Whether another session than this one has saved under a loose key.
+    fn is_of_other_session(&self, tenant: &Tenant, key: &StateKey, id: u32) -> bool {
+        self.find_pointer(tenant, key).is_some_and(|pointer| {
+            let found = resolve_generation(&self.records, pointer);
+            let seen = found.is_some_and(|(_, seen)| seen.is_ambiguous(pointer.key_kind()));
+            seen || pointer.record != id
+        })
+    }
+
     #[cfg(test)]
     pub(super) fn is_current(&self, pointer: KeyPointer) -> bool {
         resolve_pointer(&self.records, pointer)
@@ -238,14 +256,17 @@ impl SessionTable {
         };
         let tenant = record.tenant;
         let old = record.generations.remove(at);
-        for (kind, key) in old.keys.iter() {
+        for kind in KeyKind::ALL {
+            let Some(key) = old.find_key(kind) else {
+                continue;
+            };
             let pointer = KeyPointer::new(id, old.number, kind);
             let hash = hash_key(&tenant, key);
             if let Ok(entry) = self.keys.find_entry(hash, |known| *known == pointer) {
                 entry.remove();
             }
         }
-        let freed = generation_cost(old.state.len());
+        let freed = generation_cost(old.state.len()) + old.loose_bytes();
         self.bytes = self.bytes.saturating_sub(freed);
     }
 
@@ -280,7 +301,7 @@ fn resolve_pointer(
     pointer: KeyPointer,
 ) -> Option<(&Tenant, &StateKey)> {
     let (record, generation) = resolve_generation(records, pointer)?;
-    let key = generation.keys.get(pointer.key_kind())?;
+    let key = generation.find_key(pointer.key_kind())?;
     Some((&record.tenant, key))
 }
 

@@ -1,9 +1,9 @@
 -- Common functions of the scripts. The keys of an account, after its base:
 --   k TENANT KEY   the pointer of a state key: the session (16 bytes), the generation (8), its kind (1),
---                  whether it is an ambiguous bare key (1), the answer (8)
+--                  whether the bare or the loose key is ambiguous (1), the answer (8)
 --   s SESSION      a hash: t the tenant, s the time of the last save (seconds), n the newest generation,
 --                  i the index of its generations, r the time of the last renewal (ms), o the commands,
---                  and the state of each generation under its number
+--                  the state of each generation under its number, and its loose keys (16 each) under k and its number
 --   l              the account's sessions by the time of their last save (us)
 
 local sub = string.sub
@@ -12,7 +12,7 @@ local sub = string.sub
 -- whether there is a gap key (1), the gap key (16), the bytes of the state (4).
 local ENTRY = 65
 
-local EXACT, GAP, BARE = '\1', '\2', '\3'
+local EXACT, GAP, BARE, LOOSE = '\1', '\2', '\3', '\4'
 
 -- Microseconds since 1970.
 local function clock()
@@ -30,12 +30,17 @@ local function place(base, tenant, key)
 end
 
 -- The names of all keys of an entry, and their kinds.
-local function names(base, tenant, entry)
+local function names(base, tenant, record, entry)
   local found = {place(base, tenant, sub(entry, 13, 28)), place(base, tenant, sub(entry, 29, 44))}
   local kinds = {EXACT, BARE}
   if sub(entry, 45, 45) == '\1' then
     found[3] = place(base, tenant, sub(entry, 46, 61))
     kinds[3] = GAP
+  end
+  local loose = redis.call('HGET', record, 'k' .. sub(entry, 1, 8)) or ''
+  for at = 1, #loose, 16 do
+    found[#found + 1] = place(base, tenant, sub(loose, at, at + 15))
+    kinds[#found] = LOOSE
   end
   return found, kinds
 end
@@ -55,7 +60,7 @@ local function renew(base, tenant, record, index, renewed, age)
   redis.call('PEXPIRE', record, life(age))
   index = index or redis.call('HGET', record, 'i') or ''
   for at = 1, #index, ENTRY do
-    for _, name in ipairs((names(base, tenant, sub(index, at, at + ENTRY - 1)))) do
+    for _, name in ipairs((names(base, tenant, record, sub(index, at, at + ENTRY - 1)))) do
       redis.call('PEXPIRE', name, life(age))
     end
   end

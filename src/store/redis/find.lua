@@ -11,7 +11,8 @@ while first <= total do
     asked[#asked + 1] = place(base, tenant, sub(keys, at * 16 - 15, at * 16))
   end
   for at, pointer in ipairs(redis.call('MGET', unpack(asked))) do
-    if pointer and not (sub(pointer, 25, 25) == BARE and sub(pointer, 26, 26) == '\1') then
+    local kind = pointer and sub(pointer, 25, 25)
+    if pointer and not ((kind == BARE or kind == LOOSE) and sub(pointer, 26, 26) == '\1') then
       local record = base .. 's' .. sub(pointer, 1, 16)
       local found = redis.call('HMGET', record, sub(pointer, 17, 24), 'o', 'r')
       if found[1] then

@@ -1,14 +1,14 @@
 -- Saves a state under its keys and as its session's newest; 0 if the session belongs to another tenant.
--- ARGV: tenant, session, opening, exact, gap or nothing, bare, answer, state; the age (ms), sessions in
--- the list at most; the rules of retention: generations at most and at least, bytes, bytes of a generation
--- without its state, siblings, conversations, bytes of the session.
+-- ARGV: tenant, session, opening, exact, gap or nothing, bare, answer, state, loose keys or nothing; the age (ms),
+-- sessions in the list at most; the rules of retention: generations at most and at least, bytes, bytes of a generation
+-- without its state, siblings, conversations, bytes of the session, bytes of loose keys.
 local base = KEYS[1]
-local tenant, session, opening, exact, gap, bare, answer, state = unpack(ARGV, 1, 8)
+local tenant, session, opening, exact, gap, bare, answer, state, loose = unpack(ARGV, 1, 9)
 local rules = {}
-for at = 9, #ARGV do
+for at = 10, #ARGV do
   rules[#rules + 1] = tonumber(ARGV[at])
 end
-local age, sessions, max_kept, min_kept, kept_bytes, beside, siblings, conversations, most =
+local age, sessions, max_kept, min_kept, kept_bytes, beside, siblings, conversations, most, loose_bytes =
   unpack(rules)
 
 local record = base .. 's' .. session
@@ -47,12 +47,26 @@ if gap ~= '' then
 end
 redis.call('SET', place(base, tenant, bare), target .. BARE .. ambiguous .. answer, 'PX', life(age))
 
+-- A loose key under which two sessions have saved is ambiguous.
+if loose ~= '' then
+  redis.call('HSET', record, 'k' .. id, loose)
+end
+for at = 1, #loose, 16 do
+  local name = place(base, tenant, sub(loose, at, at + 15))
+  local known_by = redis.call('GET', name)
+  local several = '\0'
+  if known_by and (sub(known_by, 26, 26) == '\1' or sub(known_by, 1, 16) ~= session) then
+    several = '\1'
+  end
+  redis.call('SET', name, target .. LOOSE .. several .. answer, 'PX', life(age))
+end
+
 -- Removes a generation and the keys that still point to it; keys that moved to another generation stay.
 local function forget(at)
   local entry = table.remove(entries, at)
-  redis.call('HDEL', record, sub(entry, 1, 8))
   local removed = session .. sub(entry, 1, 8)
-  local asked, kinds = names(base, tenant, entry)
+  local asked, kinds = names(base, tenant, record, entry)
+  redis.call('HDEL', record, sub(entry, 1, 8), 'k' .. sub(entry, 1, 8))
   for which, points in ipairs(redis.call('MGET', unpack(asked))) do
     if points and sub(points, 1, 25) == removed .. kinds[which] then
       redis.call('DEL', asked[which])
@@ -69,7 +83,7 @@ for at, entry in ipairs(entries) do
 end
 local has_gap = gap ~= '' and '\1' or '\0'
 local filled_gap = gap ~= '' and gap or string.rep('\0', 16)
-local size = struct.pack('>I4', #state)
+local size = struct.pack('>I4', #state + (loose ~= '' and loose_bytes or 0))
 entries[#entries + 1] = id .. opening .. exact .. bare .. has_gap .. filled_gap .. size
 
 local function cost(entry)

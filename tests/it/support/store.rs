@@ -8,8 +8,8 @@ use plimsoll::{
     config::StoreConfig,
     session::{Account, SessionId, Tenant},
     store::{
-        FoundState, Page, SessionRow, SharedValues, StateKey, StateToSave, Store, StoreError,
-        memory::MemoryStore,
+        FoundState, LooseKeys, Page, SessionRow, SharedValues, StateKey, StateToSave, Store,
+        StoreError, memory::MemoryStore,
     },
 };
 
@@ -68,6 +68,15 @@ impl Store for TestStore {
     async fn save_state(&self, saved: StateToSave) -> Result<(), StoreError> {
         self.copy(&saved.state);
         self.inner()?.save_state(saved).await
+    }
+
+    async fn save_with_loose_keys(
+        &self,
+        saved: StateToSave,
+        loose: LooseKeys,
+    ) -> Result<(), StoreError> {
+        self.copy(&saved.state);
+        self.inner()?.save_with_loose_keys(saved, loose).await
     }
 
     async fn load_session(

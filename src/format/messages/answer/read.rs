@@ -163,6 +163,9 @@ impl<'a> MessagesAnswerReader<'a> {
                 index: self.answer.index,
                 id: text(b"id").filter(|id| !id.span.is_empty()),
                 name: text(b"name").filter(|name| !name.span.is_empty()),
+                arguments: block
+                    .find_member(json, b"input")
+                    .map(|member| (member.value, member.kind)),
                 ..CallFragment::default()
             })),
             _ => None,

@@ -162,6 +162,9 @@ impl<'a> ResponsesReader<'a> {
                 b"call_id" => call_id = take_text(scan)?,
                 b"name" => item.name = take_text(scan)?,
                 b"arguments" => item.arguments = take_text(scan)?,
+                b"input" | b"code" | b"action" | b"actions" | b"operation" => {
+                    item.input = Some(scan.take_value()?);
+                }
                 b"encrypted_content" => {
                     item.is_encrypted = take_nonempty_text(scan)?.is_some();
                 }
@@ -295,6 +298,10 @@ impl<'a> ResponsesReader<'a> {
                 index: self.answer.output_index,
                 id: item.call_id.filter(|id| !id.span.is_empty()),
                 name: item.name.filter(|name| !name.span.is_empty()),
+                arguments: match item.arguments {
+                    Some(text) => Some((text.quoted_span(), JsonKind::String)),
+                    None => item.input,
+                },
                 ..CallFragment::default()
             }));
         }
