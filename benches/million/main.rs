@@ -3,10 +3,12 @@
 //!
 //! `cargo bench --bench million -- [COUNT [SEED [FIRST]]]` (20,000, 1876, 0). Each conversation
 //! depends only on the seed and its number: to repeat a failure, pass a count of one and its number
-//! as `FIRST`. With `reasoning`, sessions through the proxy whose models bind their reasoning.
+//! as `FIRST`. With `reasoning`, sessions through the proxy whose models bind their reasoning; with `edits`, sessions
+//! whose clients edit their own history.
 
 use std::{
     cell::RefCell,
+    collections::BTreeMap,
     io::{self, Write},
     num::NonZero,
     panic::{self, AssertUnwindSafe},
@@ -34,6 +36,7 @@ use draw::DrawnCase;
 use mimalloc::MiMalloc;
 use support::{
     bound_sessions::{DrawnSession, KeptState, run_sessions},
+    client_sessions::edits::{DrawnEdits, NOT_YET, run_edited},
     plans,
 };
 use tally::PlanTally;
@@ -51,6 +54,9 @@ fn main() -> io::Result<ExitCode> {
     if std::env::args().any(|it| it == "reasoning") {
         return run_reasoning(number(0, 1_000), number(1, 0));
     }
+    if std::env::args().any(|it| it == "edits") {
+        return run_edits(number(0, 1_000), number(1, 0));
+    }
     let (count, seed, first) = (number(0, 20_000), number(1, 1_876), number(2, 0));
     silence_panics();
     let began = Instant::now();
@@ -67,32 +73,52 @@ fn main() -> io::Result<ExitCode> {
 
 /// Sessions of agents whose models bind their reasoning, through the proxy: `reasoning [COUNT [FIRST]]`.
 fn run_reasoning(count: u64, first: u64) -> io::Result<ExitCode> {
+    let began = Instant::now();
+    let sessions = (first..first + count).map(DrawnSession::new);
+    let ran = on_all_cores(|at_once| run_sessions(sessions, at_once, KeptState::Always))?;
+    tell_sessions("reasoning", began, ran)
+}
+
+/// Sessions whose clients edit their own history, through the proxy: `edits [COUNT [FIRST_SEED]]`. A seed has up to three
+/// sessions of one tenant; the last may have more than are left of the count.
+fn run_edits(count: u64, first: u64) -> io::Result<ExitCode> {
+    let began = Instant::now();
+    let mut left = count as usize;
+    let cases = (first..).map(DrawnEdits::new).map_while(move |case| {
+        let is_due = left > 0;
+        left = left.saturating_sub(case.count());
+        is_due.then_some(case)
+    });
+    let ran = on_all_cores(|at_once| run_edited(cases, at_once, NOT_YET))?;
+    tell_sessions("edits", began, ran)
+}
+
+/// Runs sessions, of which so many may run at once.
+fn on_all_cores<T, F: Future<Output = T>>(run: impl FnOnce(usize) -> F) -> io::Result<T> {
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(cores)
         .enable_all()
         .build()?;
-    let began = Instant::now();
-    let sessions = run_sessions(
-        (first..first + count).map(DrawnSession::new),
-        8 * cores,
-        KeptState::Always,
-    );
-    let (figures, failures) = runtime.block_on(sessions);
+    Ok(runtime.block_on(run(8 * cores)))
+}
+
+/// Tells the figures, and each failure with its seed.
+fn tell_sessions(
+    name: &str,
+    began: Instant,
+    (figures, failures): (BTreeMap<String, usize>, Vec<(u64, String)>),
+) -> io::Result<ExitCode> {
     let mut out = io::stdout().lock();
-    writeln!(
-        out,
-        "{count} sessions in {:.1} s",
-        began.elapsed().as_secs_f64()
-    )?;
-    for (name, count) in figures {
-        writeln!(out, "{count:>9}  {name}")?;
+    writeln!(out, "{:.1} s", began.elapsed().as_secs_f64())?;
+    for (figure, count) in figures {
+        writeln!(out, "{count:>9}  {figure}")?;
     }
     for (seed, fault) in &failures {
         writeln!(out, "\nfailed: {fault}")?;
         writeln!(
             out,
-            "repeat: cargo bench --bench million -- reasoning 1 {seed}"
+            "repeat: cargo bench --bench million -- {name} 1 {seed}"
         )?;
     }
     Ok(match failures.is_empty() {

@@ -9,6 +9,7 @@ pub(crate) mod bound_provider;
 pub(crate) mod bound_sessions;
 pub(crate) mod cache;
 pub(crate) mod client;
+pub(crate) mod client_sessions;
 pub(crate) mod collector;
 pub(crate) mod count;
 pub(crate) mod data;

@@ -10,19 +10,19 @@ pub(crate) const ANSWER_TOKENS: u64 = 11;
 
 /// A format beside chat completions: how its requests are read, and answers written.
 pub(crate) struct Dialect {
-    pub(super) find_violations: fn(&[u8]) -> Vec<strict::Violation>,
+    pub(crate) find_violations: fn(&[u8]) -> Vec<strict::Violation>,
     /// A request in the shape of chat completions.
-    pub(super) view: fn(&Value) -> Value,
+    pub(crate) view: fn(&Value) -> Value,
     pub(super) refuse: RefusalWriter,
     pub(super) fail: fn(u16, &str, &str) -> Vec<ProviderStep>,
     /// A reply, whole and as events.
-    pub(super) write: fn(&ReplyWriter<'_>, &str, &[ModelCall]) -> (Value, String),
+    pub(crate) write: fn(&ReplyWriter<'_>, &str, &[ModelCall]) -> (Value, String),
 }
 
 /// What a reply is written from.
 pub(crate) struct ReplyWriter<'a> {
-    pub(super) body: &'a Value,
-    pub(super) tokens: u64,
-    pub(super) nth: usize,
-    pub(super) fragment: usize,
+    pub(crate) body: &'a Value,
+    pub(crate) tokens: u64,
+    pub(crate) nth: usize,
+    pub(crate) fragment: usize,
 }
