@@ -16,9 +16,10 @@ const ADDRESS: &str = "127.0.0.1:1876";
 const KEY: &str = "a-key";
 
 /// Blocks of commands with one of these are not run: they take long, or stand for another place.
-const NOT_RUN: [&str; 5] = [
+const NOT_RUN: [&str; 6] = [
     "cargo bench",
     "cargo test",
+    "benches/small_model/run",
     "tests/run",
     "tests/engine/run",
     "tests/packages/run",
