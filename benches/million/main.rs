@@ -36,7 +36,7 @@ use draw::DrawnCase;
 use mimalloc::MiMalloc;
 use support::{
     bound_sessions::{DrawnSession, KeptState, run_sessions},
-    client_sessions::edits::{DrawnEdits, NOT_YET, run_edited},
+    client_sessions::edits::{DrawnEdits, run_edited},
     plans,
 };
 use tally::PlanTally;
@@ -89,7 +89,7 @@ fn run_edits(count: u64, first: u64) -> io::Result<ExitCode> {
         left = left.saturating_sub(case.count());
         is_due.then_some(case)
     });
-    let ran = on_all_cores(|at_once| run_edited(cases, at_once, NOT_YET))?;
+    let ran = on_all_cores(|at_once| run_edited(cases, at_once))?;
     tell_sessions("edits", began, ran)
 }
 

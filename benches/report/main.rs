@@ -2,7 +2,7 @@
 //! fit. Prints plain text.
 //!
 //! `cargo bench --bench report`, or `cargo bench --bench report -- cache` for one section
-//! (`estimate`, `cache`, `formats`, `markers`, `fit`, `summary`, `defence`, `thinking`, `recovery`, `needs`).
+//! (`estimate`, `cache`, `formats`, `markers`, `fit`, `summary`, `defence`, `thinking`, `recovery`, `needs`, and of that `reads` alone).
 
 use std::io::{self, Write};
 
@@ -60,6 +60,9 @@ fn main() -> io::Result<()> {
     }
     if wanted("needs") {
         needs::report(&mut out)?;
+    }
+    if chosen.iter().any(|it| it == "reads") {
+        needs::report_reads(&mut out, &support::count::TokenCounter::o200k())?;
     }
     out.flush()
 }

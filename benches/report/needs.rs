@@ -43,6 +43,15 @@ const CASES: &[(&str, u32)] = &[
 ];
 /// Chinese, whose words are pairs of characters: beside the mean, not in it.
 const CHINESE: &[(&str, u32)] = &[("zh-stitched-long", 16_384), ("zh-stitched-long", 32_768)];
+/// Sessions whose results are joined to reads of more than [`JOINED_CHARS`]: no recorded one has any.
+const READS: &[(&str, u32)] = &[
+    ("coding-pi-899-messages", 65_536),
+    ("coding-pi-899-messages", 200_000),
+    ("coding-pi-899-messages", 1_000_000),
+    ("coding-openhands-ponyc-a", 200_000),
+    ("coding-openhands-ponyc-a", 1_000_000),
+];
+const JOINED_CHARS: usize = 60_000;
 /// Messages since the newest mention, from which on a need is an old one.
 const OLD: usize = 6;
 
@@ -58,15 +67,28 @@ pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
     if cases.is_empty() {
         cases = generated();
     }
-    section(out, "mean of", &cases, &counter)?;
+    section(out, "mean of", &cases, POLICIES, &counter)?;
     let chinese: Vec<Case> = CHINESE.iter().filter_map(Case::recorded).collect();
-    section(out, "Chinese, mean of", &chinese, &counter)
+    section(out, "Chinese, mean of", &chinese, POLICIES, &counter)?;
+    report_reads(out, &counter)
+}
+
+/// Long reads with the limits by the window, beside a limit of 50,000 characters.
+pub(crate) fn report_reads(out: &mut impl Write, counter: &TokenCounter) -> io::Result<()> {
+    let reads: Vec<Case> = READS.iter().filter_map(Case::with_long_reads).collect();
+    let policies = [
+        Cutter::Guard(Keep::Balanced),
+        Cutter::Limit(50_000),
+        Cutter::Nobody,
+    ];
+    section(out, "long reads, mean of", &reads, &policies, counter)
 }
 
 fn section(
     out: &mut impl Write,
     title: &str,
     cases: &[Case],
+    policies: &[Cutter],
     counter: &TokenCounter,
 ) -> io::Result<()> {
     if cases.is_empty() {
@@ -77,17 +99,17 @@ fn section(
         "{:<42} {:>6} {:>6} {:>7} {:>9} {:>8} {:>8}",
         "", "needs", "old", "cached", "cost", "refused", "filled"
     )?;
-    let mut totals = vec![Vec::new(); POLICIES.len()];
+    let mut totals = vec![Vec::new(); policies.len()];
     for case in cases {
         writeln!(out, "{} at {}", case.name, case.window)?;
-        for (policy, rows) in POLICIES.iter().zip(&mut totals) {
+        for (policy, rows) in policies.iter().zip(&mut totals) {
             let row = case.measure(*policy, counter).shares(case.window);
             row.write(out, policy.name())?;
             rows.push(row);
         }
     }
     writeln!(out, "{title} {}", cases.len())?;
-    for (policy, rows) in POLICIES.iter().zip(&totals) {
+    for (policy, rows) in policies.iter().zip(&totals) {
         Shares::mean(rows).write(out, policy.name())?;
     }
     writeln!(out)
@@ -109,6 +131,8 @@ fn generated() -> Vec<Case> {
 #[derive(Clone, Copy)]
 enum Cutter {
     Guard(Keep),
+    /// The guard with this limit of a result, in characters.
+    Limit(usize),
     /// A client that drops its oldest messages, down to the second share of the window where they
     /// are over the first, and knows exact counts.
     Client(f64, f64),
@@ -128,6 +152,7 @@ impl Cutter {
     const fn name(self) -> &'static str {
         match self {
             Self::Guard(Keep::Balanced) => "  Plimsoll",
+            Self::Limit(..) => "  Plimsoll, max_tool_result_chars = 50000",
             Self::Guard(Keep::Saver) => "  Plimsoll, keep = \"saver\"",
             Self::Guard(Keep::Most) => "  Plimsoll, keep = \"most\"",
             Self::Client(high, low) if high > low => "  client, 90 % to 50 % of the window",
@@ -155,6 +180,26 @@ struct Said {
 impl Case {
     fn recorded((name, window): &(&str, u32)) -> Option<Self> {
         let session = Session::from_recorded(&data::request(name)?)?;
+        Some(Self::new(name, session, *window))
+    }
+
+    /// The session with its results moved into earlier ones, until these have more than [`JOINED_CHARS`].
+    fn with_long_reads((name, window): &(&str, u32)) -> Option<Self> {
+        let mut body = parse::parse_value(&data::request(name)?).ok()?;
+        let list = body["messages"].as_array_mut()?;
+        let is_text = |it: &Value| it["role"] == "tool" && it["content"].is_string();
+        let results: Vec<usize> = (0..list.len()).filter(|&at| is_text(&list[at])).collect();
+        let mut run: Option<(usize, String)> = None;
+        for at in results {
+            let text = list[at]["content"].take();
+            list[at]["content"] = "ok".into();
+            let (first, read) = run.get_or_insert_with(|| (at, String::new()));
+            *read += text.as_str().unwrap_or_default();
+            read.push('\n');
+            list[*first]["content"] = read.as_str().into();
+            run.take_if(|(_, read)| read.len() > JOINED_CHARS);
+        }
+        let session = Session::from_recorded(body.to_string().as_bytes())?;
         Some(Self::new(name, session, *window))
     }
 
@@ -200,9 +245,15 @@ impl Case {
             measure.old.add(old, &seen);
         };
         match cutter {
-            Cutter::Guard(keep) => {
+            Cutter::Guard(_) | Cutter::Limit(_) => {
+                let (keep, limit) = match cutter {
+                    Cutter::Guard(keep) => (keep, None),
+                    Cutter::Limit(chars) => (Keep::Balanced, Some(chars)),
+                    _ => (Keep::Balanced, None),
+                };
                 let settings = GuardConfig {
                     keep,
+                    max_tool_result_chars: limit,
                     ..GuardConfig::default()
                 };
                 let drive = GuardedSession {

@@ -264,6 +264,7 @@ fn parse_bounds(model: &Value) -> Bounds {
     Bounds {
         window,
         input: input.filter(|input| window.is_none_or(|window| *input < window)),
+        named_input: None,
     }
 }
 

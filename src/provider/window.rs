@@ -15,7 +15,7 @@ pub struct Window {
     pub tokens: u32,
     /// The largest prompt, where that is less.
     pub input: Option<u32>,
-    /// The same, where a refusal taught it: in force before what is set, listed or catalogued.
+    /// The same, where a refusal named it: in force before what is set, listed or catalogued.
     pub taught: Option<u32>,
     pub source: WindowSource,
 }
@@ -45,6 +45,8 @@ pub struct Bounds {
     pub window: Option<u32>,
     /// The largest prompt.
     pub input: Option<u32>,
+    /// The same, where an error named it: what is inferred from refusals without numbers is no measure of health.
+    pub named_input: Option<u32>,
 }
 
 impl Bounds {
@@ -53,6 +55,7 @@ impl Bounds {
         Self {
             window: lesser_bound(self.window, other.window),
             input: lesser_bound(self.input, other.input),
+            named_input: lesser_bound(self.named_input, other.named_input),
         }
     }
 
@@ -62,6 +65,7 @@ impl Bounds {
         Self {
             window: filter(self.window),
             input: filter(self.input),
+            named_input: filter(self.named_input),
         }
     }
 }
@@ -182,7 +186,7 @@ pub(super) fn combine_sources(
     Window {
         tokens,
         input: lesser_bound(input, learnt.input),
-        taught: learnt.input,
+        taught: learnt.named_input,
         source,
     }
 }
@@ -221,6 +225,7 @@ mod tests {
         let bounds = |(window, input)| Bounds {
             window: some(window),
             input: some(input),
+            named_input: some(input),
         };
         let settings = ModelConfig {
             context_length: some(sources.settings.0),

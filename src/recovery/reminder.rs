@@ -126,7 +126,9 @@ impl Reminders {
         let ends = text.char_indices().map(|(at, c)| at + c.len_utf8());
         let end = ends.take_while(|&end| end <= room.bytes).last();
         let text = text[..end.unwrap_or(0)].trim_end();
-        if text.is_empty() {
+        // Small models copy the dots of the prompt's example.
+        let is_filler = |it: char| it.is_whitespace() || matches!(it, '.' | '…');
+        if text.chars().all(is_filler) {
             return false;
         }
         if let Some(at) = previous {

@@ -6,8 +6,11 @@
 //! is continued only where all of this holds:
 //!
 //! - The request holds the state's answer, with its text, call ids, names and arguments.
-//! - It has at least [`LONG_ANSWER`] characters, or another answer of the state stands before it.
+//! - It has at least [`LONG_ANSWER`] characters, or another answer of the state, with other words, stands before it.
 //! - No trusted session id differs ([`TrustedIds`]).
+//! - No message of the user has other words than it had; the first one may, and one that lost its words: what the client
+//!   says in the user's place comes and goes, but other words of the user are another conversation.
+//! - What is older than the sketch is the same but for results and the first message.
 //! - Most of what was said since the session began is still there, in order. Answers and the user's messages count,
 //!   results and system messages do not, nor does the first message, nor the examples or the history that the session began
 //!   with: other sessions may have them too.
@@ -18,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
 use crate::{
-    conversation::{Arguments, Author, BlockKind, Content, Conversation, Item, PlaceMap},
+    conversation::{Arguments, Author, BlockKind, Content, Conversation, Item, PlaceMap, texts},
     json::text,
     session::{SessionState, hint::TrustedIds},
 };
@@ -30,6 +33,9 @@ const LONG_ANSWER: usize = 64;
 const MAX_ELEMENTS: usize = 32;
 /// Elements of a request that are compared with them.
 const MAX_COMPARED: usize = 64;
+/// Of longer messages of the user, what the client adds is not told from the words.
+const MAX_WORDS_BYTES: usize = 16 << 10;
+const NO_WORDS: u128 = 0;
 /// Arguments of more bytes are digested as spelled.
 const MAX_ARGUMENTS: usize = 1 << 10;
 
@@ -38,6 +44,8 @@ const MAX_ARGUMENTS: usize = 1 << 10;
 pub struct HistorySketch {
     /// Of the request, without system messages, the newest ones; oldest first.
     pub(super) elements: Vec<Element>,
+    /// The digest of the answers and the user's messages before them, the first message apart.
+    pub(super) older: u32,
     /// The digest of the answer's calls; 0 without calls.
     pub answer_calls: u32,
     /// The messages that the session began with.
@@ -88,6 +96,12 @@ impl Element {
             Kind::Results => (self.bits() >> 9) as u32,
             _ => 1,
         }
+    }
+
+    /// Whether the user's words of a message became other ones.
+    fn has_other_words(self, now: Self) -> bool {
+        let words = [self, now].map(|it| (it.kind() == Kind::Other).then_some(it.bits() & 0x3FFF));
+        matches!(words, [Some(was), Some(now)] if was != now && was != 0 && now != 0)
     }
 
     /// How much it tells of a conversation.
@@ -155,6 +169,19 @@ fn digest_answer(conversation: &Conversation, answer: &Item) -> u128 {
     }
 }
 
+/// The digest of what the user says in a message, blanks apart, or of all of a long one; [`NO_WORDS`] for nothing.
+fn digest_words(conversation: &Conversation, item: &Item) -> u128 {
+    if item.span.len() > MAX_WORDS_BYTES {
+        return item.digest;
+    }
+    let words = conversation.user_words(item).flat_map(texts::decode_chars);
+    let words: String = words.filter(|it| !it.is_whitespace()).collect();
+    match words.is_empty() {
+        true => NO_WORDS,
+        false => xxh3_128(words.as_bytes()),
+    }
+}
+
 /// The newest elements of these items, oldest first.
 fn list_elements(conversation: &Conversation, items: &[Item], most: usize) -> Vec<Element> {
     let mut elements = Vec::with_capacity(most);
@@ -184,7 +211,7 @@ fn list_elements(conversation: &Conversation, items: &[Item], most: usize) -> Ve
                 (Kind::LongAnswer, digest_answer(conversation, item))
             }
             Author::Model => (Kind::Answer, digest_answer(conversation, item)),
-            _ => (Kind::Other, item.digest),
+            _ => (Kind::Other, digest_words(conversation, item)),
         };
         elements.push(Element::new(kind, whole as u16));
     }
@@ -194,16 +221,45 @@ fn list_elements(conversation: &Conversation, items: &[Item], most: usize) -> Ve
     elements
 }
 
-/// The elements of a request that its state keeps.
-pub(super) fn sketch_request(conversation: &Conversation) -> Vec<Element> {
-    list_elements(conversation, &conversation.items, MAX_ELEMENTS)
+/// The elements of a request that its state keeps, and the digest of what stands before them.
+pub(super) fn sketch_request(conversation: &Conversation) -> (Vec<Element>, u32) {
+    let elements = list_elements(conversation, &conversation.items, MAX_ELEMENTS);
+    let messages = conversation.items.iter();
+    let messages = messages.filter(|item| !item.author.is_system()).count();
+    let older = digest_older(conversation, messages as u32 - count_messages(&elements));
+    (elements, older)
+}
+
+fn count_messages(elements: &[Element]) -> u32 {
+    elements.iter().map(|it| it.messages()).sum()
+}
+
+/// The digest of the answers and the user's messages among the first `count` messages, the first one apart. A client may
+/// clear results.
+fn digest_older(conversation: &Conversation, count: u32) -> u32 {
+    let items = conversation.items.iter();
+    let older = items.filter(|item| !item.author.is_system());
+    let older = older.take(count as usize).skip(1);
+    let digests = older.filter_map(|item| match item.author {
+        Author::Model => Some(item.short_digest),
+        Author::User => {
+            let words = digest_words(conversation, item);
+            (words != NO_WORDS).then_some(words)
+        }
+        _ => None,
+    });
+    digests.fold(0, |before, digest| {
+        let mut mixed = digest.to_le_bytes().to_vec();
+        mixed.extend(u32::to_le_bytes(before));
+        xxh3_64(&mixed) as u32
+    })
 }
 
 /// How a conversation continues a state although its history was edited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EditedHistory {
     pub(super) places: PlaceMap,
-    /// Messages and runs of results that were changed, added or removed, as far as the state remembers them.
+    /// Messages and runs of results that were changed, added or removed, as far as the state remembers them, 1 at the least.
     pub(super) changed: u32,
 }
 
@@ -225,12 +281,25 @@ pub(super) fn compare_history(
     }
     let was = &sketch.elements;
     let now = list_elements(conversation, &conversation.items[..item], MAX_COMPARED);
-    let count = |elements: &[Element]| elements.iter().map(|it| it.messages()).sum::<u32>();
+    let count = count_messages;
     let first = state.messages.checked_sub(count(was))?;
     let first_now = answer_at.checked_sub(count(&now))?;
     let pairs = align_elements(was, &now);
+    if first > 0 {
+        let (_, begin) = pairs.first().filter(|pair| pair.0 == 0)?;
+        let older = first_now + count(&now[..*begin]);
+        if digest_older(conversation, older) != sketch.older {
+            return None;
+        }
+    }
 
     let is_long = is_long_answer(conversation, answer);
+    let kind = if is_long {
+        Kind::LongAnswer
+    } else {
+        Kind::Answer
+    };
+    let own_answer = Element::new(kind, digest_answer(conversation, answer) as u16);
     let own = 1 + u32::from(is_long);
     let (mut all, mut there, mut same, mut answers) = (own, own, 0, 0);
     let mut places = Vec::new();
@@ -238,6 +307,9 @@ pub(super) fn compare_history(
     for (at, element) in was.iter().enumerate() {
         let kept = pairs.iter().find(|pair| pair.0 == at).map(|pair| pair.1);
         let is_same = kept.is_some_and(|kept| now[kept] == *element);
+        if place > 0 && kept.is_some_and(|kept| element.has_other_words(now[kept])) {
+            return None;
+        }
         let weight = if place < sketch.began {
             0
         } else {
@@ -245,7 +317,8 @@ pub(super) fn compare_history(
         };
         (all, there) = (all + weight, there + weight * u32::from(is_same));
         same += u32::from(is_same);
-        answers += u32::from(is_same && element.is_answer());
+        // Local engines repeat an answer word for word: said twice, it tells no more than once.
+        answers += u32::from(is_same && element.is_answer() && *element != own_answer);
         let begin = kept.map(|kept| (first_now + count(&now[..kept]), now[kept].messages()));
         places.extend((0..element.messages()).map(|of| {
             let (begin, messages) = begin?;

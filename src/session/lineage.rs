@@ -65,7 +65,8 @@ pub struct Lineage {
     /// Messages up to the last answer of this request, or the first message: a session that begins with this request may
     /// have them in common with others.
     pub(super) shared: u32,
-    pub(super) sketch: Vec<Element>,
+    /// The newest elements, and the digest of what stands before them.
+    pub(super) sketch: (Vec<Element>, u32),
 }
 
 /// An answer that is looked for by loose keys.

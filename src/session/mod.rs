@@ -128,7 +128,8 @@ impl InheritedSession {
         state.messages = self.lineage.messages;
         state.format = self.lineage.format;
         state.sketch = HistorySketch {
-            elements: self.lineage.sketch.clone(),
+            elements: self.lineage.sketch.0.clone(),
+            older: self.lineage.sketch.1,
             answer_calls: 0,
             began: match self.state {
                 Some(_) => state.sketch.began,

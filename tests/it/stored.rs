@@ -73,7 +73,7 @@ async fn no_text_of_an_ordinary_conversation_is_stored() {
     ] {
         assert!(!states.iter().any(|state| holds(state, text)), "{text}");
     }
-    assert!(states.iter().all(|state| state.len() < 240));
+    assert!(states.iter().all(|state| state.len() < 320));
 }
 
 const NOTE: &str = "the datum is in metres";

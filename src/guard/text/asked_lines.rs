@@ -101,9 +101,10 @@ impl AskedLines {
         let mut chosen: BTreeMap<usize, usize> = BTreeMap::new();
         for line in kinds.into_iter().flat_map(|kind| kind.lines) {
             let before = chosen.range(..=line.start).next_back();
-            let before = before.map_or(0, |(_, &end)| end);
-            let chars = line.len() + if before + 1 == line.start { 1 } else { marker };
-            if before < line.start && chars <= room {
+            let before = before.map(|(_, &end)| end);
+            let follows = before.is_some_and(|end| end + 1 == line.start);
+            let chars = line.len() + if follows { 1 } else { marker };
+            if before.is_none_or(|end| end < line.start) && chars <= room {
                 room -= chars;
                 chosen.insert(line.start, line.end);
             }

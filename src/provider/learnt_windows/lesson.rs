@@ -28,6 +28,7 @@ impl Lessons {
                 believed_tokens(self.named, now),
                 believed_tokens(self.inferred, now),
             ),
+            named_input: believed_tokens(self.named, now),
         }
     }
 
@@ -196,6 +197,7 @@ fn room_for_claimed(refused: &RefusedPrompt) -> u32 {
     let claimed = Bounds {
         window: Some(refused.claimed.tokens),
         input: refused.claimed.input,
+        named_input: None,
     };
     room_for_prompt(claimed, refused.reserve)
 }

@@ -12,6 +12,7 @@ fn check(model: &str, context: u32, input: u32) {
     let expected = Bounds {
         window: some(context),
         input: some(input),
+        named_input: None,
     };
     let body = format!(r#"{{"object":"list","data":[{{"id":"m",{model}}}]}}"#);
     let found = parse_model_list(body.as_bytes()).unwrap();

@@ -61,6 +61,7 @@ fn a_new_package_replaces_the_previous_one() {
     reminders.add_note("note").unwrap();
     assert!(reminders.keep_package(&block(" second </b> ")));
     assert!(!reminders.keep_package(&block(" ")));
+    assert!(!reminders.keep_package(&block("…\n... ")));
     assert_eq!(texts(&reminders), ["second </b>", "note"]);
     assert_eq!(reminders.notes()[0].kind, ReminderKind::Package);
     // A block without its end tag, or without any tag.

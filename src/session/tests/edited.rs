@@ -159,8 +159,10 @@ async fn played(sessions: &Sessions) -> (Vec<Value>, SessionId) {
     (messages, last.session)
 }
 
+type EditMessages = fn(&mut Vec<Value>);
+
 /// Edits of clients, each of the played messages.
-fn edits() -> Vec<(&'static str, fn(&mut Vec<Value>))> {
+fn edits() -> Vec<(&'static str, EditMessages)> {
     vec![
         ("respelled", |it| {
             for step in 0..12 {

@@ -161,9 +161,16 @@ async fn an_edited_history_continues_from_its_earlier_state() {
     let mut after = agent.branch(&proxy, &messages);
     after.step().await;
     assert!(carries_summary(&newest_request(&pair.up).await, 0));
-    // Before the boundary: another conversation, without a summary.
+    // Before the boundary, a result: the client may clear its own, and the conversation is the same.
     let mut messages = agent.messages.clone();
-    messages[3]["content"] = "Otherwise, from the start.".into();
+    messages[3]["content"] = "[cleared]".into();
+    let mut cleared = agent.branch(&proxy, &messages);
+    cleared.step().await;
+    assert!(carries_summary(&newest_request(&pair.up).await, 0));
+    // Before the boundary, what the model said: another conversation, without a summary.
+    let mut messages = agent.messages.clone();
+    let answers = messages.iter_mut().filter(|it| it["role"] == "assistant");
+    answers.for_each(|answer| answer["content"] = "Otherwise, from the start.".into());
     let mut other = agent.branch(&proxy, &messages);
     let generation = other.step().await;
     let bodies = pair.up.bodies_from(pair.up.count() - 1).await;

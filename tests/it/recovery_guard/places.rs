@@ -119,7 +119,8 @@ fn a_prompt_is_counted_with_the_result_it_is_added_to() {
         let mut messages = vec![message_by("user", "the task")];
         messages.extend(step("a", &json!("x".repeat(chars))));
         let knowledge = recall_with(vec![record_at(3, InjectionContent::Prompt(PROMPT.into()))]);
-        let (plan, _) = checked_plan(&messages, 200_000, "template", &knowledge);
+        // More than an eighth of this window, and less than 30 %.
+        let (plan, _) = checked_plan(&messages, 64_000, "template", &knowledge);
         assert_eq!(plan.report.truncated.len(), usize::from(chars > 49_800));
     }
 }

@@ -126,8 +126,8 @@ impl Writer {
             calls: 0,
             longest_answer: usize::MAX,
             served: Served::new(seed),
-            writes_notes: Random::for_part(seed, 8).chance(50),
-            notes: Random::for_part(seed, 9),
+            writes_notes: Random::for_part(seed, 18).chance(50),
+            notes: Random::for_part(seed, 19),
             random,
         }
     }

@@ -27,21 +27,7 @@ use super::{
 };
 
 /// Faults that end a run. The others are figures.
-const JUDGED: [Check; 5] = [
-    Check::Valid,
-    Check::Foreign,
-    Check::Question,
-    Check::Session,
-    Check::Client,
-];
-
-/// What fails until other changes land: take each away with the change that it names.
-pub(crate) const NOT_YET: &[Check] = &[
-    // Number 1: whose words.
-    Check::Question,
-    // Number 2: edited histories.
-    Check::Session,
-];
+const JUDGED: [Check; 4] = [Check::Valid, Check::Foreign, Check::Question, Check::Client];
 
 pub(crate) type EditFigures = BTreeMap<String, usize>;
 
@@ -141,12 +127,10 @@ impl fmt::Display for DrawnEdits {
     }
 }
 
-/// Runs cases, some at a time. Failures come with their seeds; after some no case begins. Faults of a check in `not_yet`
-/// are figures.
+/// Runs cases, some at a time. Failures come with their seeds; after some no case begins.
 pub(crate) async fn run_edited(
     cases: impl Iterator<Item = DrawnEdits>,
     at_once: usize,
-    not_yet: &'static [Check],
 ) -> (EditFigures, Vec<(u64, String)>) {
     let (mut running, mut cases) = (JoinSet::new(), cases.fuse());
     let (mut figures, mut failures) = (EditFigures::new(), Vec::new());
@@ -159,7 +143,7 @@ pub(crate) async fn run_edited(
                 // A task of its own, whose panic is a fault of this case alone.
                 let (seed, shown) = (case.seed, case.to_string());
                 let mut task = JoinSet::new();
-                task.spawn(run_case(case, not_yet));
+                task.spawn(run_case(case));
                 let ran = task.join_next().await.unwrap();
                 let ran = ran.unwrap_or_else(|panic| Err(format!("{shown}\nthe client: {panic}")));
                 (seed, ran)
@@ -181,7 +165,7 @@ pub(crate) async fn run_edited(
 
 /// # Errors
 /// The faults of a case.
-async fn run_case(case: DrawnEdits, not_yet: &[Check]) -> Result<EditFigures, String> {
+async fn run_case(case: DrawnEdits) -> Result<EditFigures, String> {
     let words: Vec<String> = (0..case.count())
         .map(|place| name_ship(case.seed, place))
         .collect();
@@ -264,7 +248,7 @@ async fn run_case(case: DrawnEdits, not_yet: &[Check]) -> Result<EditFigures, St
         for fault in &record.faults {
             let name = format!("faults of {:?}", fault.check);
             *figures.entry(name).or_default() += 1;
-            if JUDGED.contains(&fault.check) && !not_yet.contains(&fault.check) {
+            if JUDGED.contains(&fault.check) {
                 let (request, what) = (fault.request, &fault.what);
                 faults.push(format!("session {place}, request {request}: {what}"));
             }

@@ -196,7 +196,7 @@ impl Scene {
         let place = random.below(self.ids.len());
         self.ids[place].clone_from(&ids[0]);
         self.last = Last::Results;
-        while self.recipe.notes && random.chance(35) {
+        while self.recipe.notes && random.chance(30) {
             let note = notes::write_note(random);
             let content = self.content(random, note);
             self.say(random, "user", vec![("content", content)]);
