@@ -6,7 +6,7 @@
 //! is continued only where all of this holds:
 //!
 //! - The request holds the state's answer, with its text, call ids, names and arguments.
-//! - It has at least [`LONG_ANSWER`] characters, or another answer of the state, with other words, stands before it.
+//! - It has at least 64 characters (`LONG_ANSWER`), or another answer of the state, with other words, stands before it.
 //! - No trusted session id differs ([`TrustedIds`]).
 //! - No message of the user has other words than it had; the first one may, and one that lost its words: what the client
 //!   says in the user's place comes and goes, but other words of the user are another conversation.
