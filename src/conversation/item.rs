@@ -155,7 +155,7 @@ pub struct Call {
     pub fixed: bool,
 }
 
-/// An id by which an item refers to another one, beside its calls.
+/// An id by which an item refers to another one, beside its calls; of a loaded tool, its name.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
     pub id: JsonString,
@@ -170,6 +170,8 @@ pub enum LinkKind {
     Result,
     /// The program that made a call, or reads its result.
     Caller,
+    /// A tool of the client's that the model sees from here on, by its name. It cannot be called without that.
+    Load,
 }
 
 impl Call {

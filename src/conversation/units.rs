@@ -60,6 +60,8 @@ pub struct Unit {
     /// all the same.
     pub is_needed: bool,
     pub bond: Option<Bond>,
+    /// Later units that call a tool which this one loads, in order: it stays as long as one of them.
+    pub callers: Vec<usize>,
 }
 
 impl Unit {
@@ -149,14 +151,35 @@ pub(crate) fn keep_needed(units: &[Unit], removed: &mut [bool]) {
     let mut kept: Vec<usize> = (0..units.len())
         .filter(|&at| !removed[at] && is_tied(&units[at]))
         .collect();
-    while let Some(at) = kept.pop() {
-        let next = units[at].bond.map(|bond| bond.next);
-        for needed in find_leader(units, at).into_iter().chain(next) {
-            if std::mem::take(&mut removed[needed]) {
-                kept.push(needed);
+    let loaders: Vec<usize> = (0..units.len())
+        .rev()
+        .filter(|&at| !units[at].callers.is_empty())
+        .collect();
+    loop {
+        while let Some(at) = kept.pop() {
+            let next = units[at].bond.map(|bond| bond.next);
+            for needed in find_leader(units, at).into_iter().chain(next) {
+                if std::mem::take(&mut removed[needed]) {
+                    kept.push(needed);
+                }
             }
         }
+        for &at in &loaders {
+            let is_needed = removed[at] && has_kept_caller(&units[at], removed);
+            if is_needed {
+                removed[at] = false;
+                kept.push(at);
+            }
+        }
+        if kept.is_empty() {
+            break;
+        }
     }
+}
+
+/// Whether a call of a tool that a unit loads is still there.
+pub(crate) fn has_kept_caller(unit: &Unit, removed: &[bool]) -> bool {
+    unit.callers.iter().any(|&caller| !removed[caller])
 }
 
 /// The user message that is answered from unit `end` on: it stays where all before goes. None where the next one is there.
@@ -194,14 +217,16 @@ pub(crate) fn list_followers(units: &[Unit], at: usize) -> impl Iterator<Item = 
 /// The units that cannot stay without unit `at`, without that one; no more than one beyond [`MAX_DEPENDENTS`].
 pub(crate) fn list_dependents(units: &[Unit], at: usize) -> BTreeSet<usize> {
     let mut found = BTreeSet::new();
-    if units[at].bond.is_none() && list_followers(units, at).next().is_none() {
+    let is_alone = |at: usize| units[at].bond.is_none() && units[at].callers.is_empty();
+    if is_alone(at) && list_followers(units, at).next().is_none() {
         // Most units.
         return found;
     }
     let mut open = vec![at];
     while let Some(unit) = open.pop() {
         let next = units[unit].bond.map(|bond| bond.next);
-        for dependent in list_followers(units, unit).chain(next) {
+        let callers = units[unit].callers.iter().copied();
+        for dependent in list_followers(units, unit).chain(next).chain(callers) {
             if found.len() > MAX_DEPENDENTS {
                 return found;
             }

@@ -3,7 +3,7 @@
 //! In most formats they pair by position, never by a map of ids: clients reuse an id in later turns, even for another
 //! call. Where a result may stand apart from its call, it answers the nearest call before it that has its id.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{Bond, Unit, UnitKind, find_pinned_end, keep_needed, pin_task};
 use crate::conversation::{Author, Conversation, LinkKind};
@@ -24,6 +24,7 @@ pub fn split_units(conversation: &Conversation) -> Vec<Unit> {
         keeps_apart: false,
         pending: Vec::new(),
         bonds: Vec::new(),
+        loaders: HashMap::new(),
     };
     (0..conversation.items.len()).for_each(|at| splitter.add_item(at));
     splitter.finish()
@@ -52,6 +53,8 @@ struct Splitter<'a> {
     /// Units for which something is still to come, or that refer to what is not there.
     pending: Vec<usize>,
     bonds: Vec<(usize, usize)>,
+    /// The newest unit that loads a tool, by the tool's name.
+    loaders: HashMap<u128, usize>,
 }
 
 impl Splitter<'_> {
@@ -109,6 +112,7 @@ impl Splitter<'_> {
             stays: item.stays || matches!(kind, UnitKind::System | UnitKind::Other),
             is_needed: false,
             bond: None,
+            callers: Vec::new(),
         });
     }
 
@@ -122,6 +126,14 @@ impl Splitter<'_> {
         self.open = calls.len();
         for call in calls {
             self.add_source(call.id.map(|id| conversation.digest_text(id)), unit);
+            let name = call.name.filter(|_| !self.loaders.is_empty());
+            let loader = name.and_then(|name| self.loaders.get(&conversation.digest_text(name)));
+            if let Some(&loader) = loader
+                && loader != unit
+                && self.units[loader].callers.last() != Some(&unit)
+            {
+                self.units[loader].callers.push(unit);
+            }
         }
         self.add_links(at);
     }
@@ -138,6 +150,9 @@ impl Splitter<'_> {
                 }
                 LinkKind::Result => self.add_reference(id, unit, 1),
                 LinkKind::Caller => self.add_reference(id, unit, 0),
+                LinkKind::Load => {
+                    self.loaders.insert(conversation.digest_text(link.id), unit);
+                }
             }
         }
     }

@@ -53,7 +53,9 @@ pub(super) struct ReadBlock<'a> {
     /// The call that a result answers.
     pub(super) call_id: Option<JsonString>,
     caller: Option<JsonString>,
-    /// Where the list in `content` begins, if `type` has not been read yet.
+    /// The tools that a result loads.
+    loaded: Vec<JsonString>,
+    /// Where the list or the object in `content` begins, if `type` was not read before it.
     list: Option<usize>,
     /// The content of a tool result.
     pub(super) content: Option<Content>,
@@ -112,6 +114,12 @@ impl ReadBlock<'_> {
         }
     }
 
+    /// The tools that a result loads, by their names.
+    pub(super) fn loads(&self) -> impl Iterator<Item = Link> {
+        let kind = LinkKind::Load;
+        self.loaded.iter().map(move |&id| Link { id, kind })
+    }
+
     /// What the server runs, or its result; and the program that made it run.
     pub(super) fn links(&self) -> [Option<Link>; 2] {
         let link = |id: Option<JsonString>, kind| id.map(|id| Link { id, kind });
@@ -161,6 +169,27 @@ fn read_source<'a>(body: &'a [u8], scan: &mut JsonScanner<'a>) -> Result<Source<
     Ok(source)
 }
 
+/// The tools that the server's search found: `{"tool_references": [{"type": "tool_reference", "tool_name": …}, …]}`. None of
+/// any other value.
+fn read_references(body: &[u8], start: usize) -> Vec<JsonString> {
+    let mut names = Vec::new();
+    let mut read_reference = |scan: &mut JsonScanner<'_>| {
+        let reference = scan.walk_object(|scan, key| match key.raw_bytes(body) {
+            b"tool_name" => take_text(scan).map(|name| names.extend(name)),
+            _ => skip_value(scan),
+        });
+        reference.map(drop)
+    };
+    let mut scan = JsonScanner::new(body, start);
+    let read = scan.walk_object(|scan, key| match key.raw_bytes(body) {
+        b"tool_references" => scan.walk_array(&mut read_reference).map(drop),
+        _ => skip_value(scan),
+    });
+    // The value was read before, so that only another shape ends it early.
+    read.ok();
+    names
+}
+
 impl<'a> ContentBlockReader<'a, '_> {
     pub(super) fn read_content(
         &mut self,
@@ -186,6 +215,7 @@ impl<'a> ContentBlockReader<'a, '_> {
                 b"tool_use_id" => read.call_id = take_text(scan)?,
                 b"id" => read.id = take_text(scan)?,
                 b"name" => read.name = take_text(scan)?,
+                b"tool_name" => read.loaded.extend(take_text(scan)?),
                 b"caller" => read.caller = take_caller(self.body, scan)?,
                 b"input" => read.input = Some(scan.take_value()?.0),
                 b"cache_control" => read.marked |= scan.take_value()?.1 != JsonKind::Null,
@@ -196,19 +226,25 @@ impl<'a> ContentBlockReader<'a, '_> {
             }
             Ok(())
         })?;
-        if let Some(start) = read.list.take_if(|_| read.kind == b"tool_result") {
-            self.read_result_content(&mut JsonScanner::new(self.body, start), &mut read)?;
+        match (read.list.take(), read.kind) {
+            (Some(start), b"tool_result") => {
+                self.read_result_content(&mut JsonScanner::new(self.body, start), &mut read)?;
+            }
+            (Some(start), b"tool_search_tool_result") => {
+                read.loaded = read_references(self.body, start);
+            }
+            _ => {}
         }
         Ok(read)
     }
 
-    /// Reads a `content`. A list is skipped, and read later, unless the block is known to be a tool result.
+    /// Reads a `content`. A list or an object is skipped, and read later, unless the block is known to be a tool result.
     fn read_result_content(
         &mut self,
         scan: &mut JsonScanner<'a>,
         result: &mut ReadBlock<'a>,
     ) -> Result<(), IndexFailure> {
-        if scan.peek() == Some(b'[') && !result.is_result() {
+        if matches!(scan.peek(), Some(b'[' | b'{')) && !result.is_result() {
             result.list = Some(scan.position());
             return Ok(skip_value(scan)?);
         }
@@ -224,6 +260,9 @@ impl<'a> ContentBlockReader<'a, '_> {
                 for read in blocks {
                     if read.annotated {
                         result.annotated_blocks.push(self.found.blocks.len());
+                    }
+                    if read.kind == b"tool_reference" {
+                        result.loaded.extend_from_slice(&read.loaded);
                     }
                     self.found.blocks.push(read.block(false));
                     check_item_count(self.found, 0)?;

@@ -232,6 +232,7 @@ impl<'a> MessagesIndexer<'a> {
             }
             self.found.links.push(link);
         }
+        self.found.links.extend(read.loads());
     }
 
     /// Makes the items of a user entry with tool results.
@@ -250,10 +251,12 @@ impl<'a> MessagesIndexer<'a> {
                 if read.annotated {
                     add_annotations(&mut self.found, span, at, None)?;
                 }
-                for block in read.annotated_blocks {
+                for &block in &read.annotated_blocks {
                     let span = self.found.blocks[block].span;
                     add_annotations(&mut self.found, span, at, Some(block))?;
                 }
+                let first_link = self.found.links.len() as u32;
+                self.found.links.extend(read.loads());
                 let by_program =
                     |id: JsonString| self.called_by_program.contains(id.raw_bytes(self.body));
                 items.push(Item {
@@ -263,6 +266,7 @@ impl<'a> MessagesIndexer<'a> {
                     content: read.content.unwrap_or(Content::Absent),
                     call_id: read.call_id,
                     read_by_program: read.call_id.is_some_and(by_program),
+                    links: first_link..self.found.links.len() as u32,
                     ..Item::default()
                 });
                 continue;

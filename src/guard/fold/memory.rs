@@ -19,6 +19,7 @@ use crate::{
             answer_place::{AnswerPlace, count_places},
             estimate::{Calibration, TokenScale},
             policy::Policy,
+            recall_id::NamedIds,
         },
         shrink::{cuts::SessionLimits, result_limits::KeyedLimit},
     },
@@ -42,8 +43,8 @@ pub struct GuardMemory {
     pub(in crate::guard) texts: u64,
     /// What caps and shares took a raw token for.
     pub scale: TokenScale,
-    /// Whether placeholders and notes name ids; `None` where there are none.
-    pub names_ids: Option<bool>,
+    /// Which placeholders and notes name ids; `None` where there are none.
+    pub names_ids: Option<NamedIds>,
     /// Whether user and assistant alternated before the first cut or injection; `None` until there is one.
     pub alternates: Option<bool>,
 }
@@ -147,13 +148,14 @@ impl SessionKnowledge {
         }
     }
 
-    /// Whether placeholders and notes name ids. That stays as it was if a cache may hold an earlier prompt: a client that
-    /// brings its tools late does not change the front of the prompt.
-    pub(in crate::guard) fn names_ids(&self) -> bool {
+    /// Which placeholders and notes name ids. Those of messages that were sent stay as they were if a cache may hold an
+    /// earlier prompt: a client that brings its tools late does not change the front of the prompt.
+    pub(in crate::guard) fn find_named_ids(&self) -> NamedIds {
         let offered = self.injections.names_ids;
-        match self.messages == 0 || self.is_cold {
-            true => offered,
-            false => self.kept_memory().names_ids.unwrap_or(offered),
+        let known = self.kept_memory().names_ids.as_ref();
+        match known.filter(|_| self.messages > 0 && !self.is_cold) {
+            Some(ids) => ids.go_on(self.count_sent_messages(), offered),
+            None => NamedIds::all(offered),
         }
     }
 

@@ -123,7 +123,7 @@ pub(in crate::guard) fn replay_conversation<'a>(
     let is_counted = knowledge.calibration.is_counted() || knowledge.was_refused;
     let low_water = basis.low_water();
     let rules = TurnRules::new(view, alternates);
-    let base = PrefaceBase::new(&knowledge.injections, view.names_ids);
+    let base = PrefaceBase::new(&knowledge.injections, view.names_ids.first);
     let begun = base.boundary.map(|boundary| {
         let begun = units::find_boundary_unit(view.units, boundary);
         rules.begin_with_thinking(begun)

@@ -64,7 +64,7 @@ pub(in crate::guard) fn assemble_plan(
     let truncated = messages.collect_edits(sent, fresh, remembered, &mut edits);
     let is_cut =
         !truncated.is_empty() || cleared.is_some() || folding.messages > 0 || folding.prefaced;
-    memory.names_ids = is_cut.then_some(view.names_ids);
+    memory.names_ids = is_cut.then(|| view.names_ids.clone());
     let tools = injected.sent_tools(&kept, is_cut);
     let changes = SentChanges::collect(
         view,

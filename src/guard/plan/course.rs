@@ -13,6 +13,7 @@ use crate::{
             budget,
             estimate::{self, TokenScale},
             policy::Policy,
+            recall_id::NamedIds,
             view::RequestView,
         },
         shrink::{
@@ -37,7 +38,7 @@ fn view_with_cuts<'a>(
         conversation,
         units,
         policy: *policy,
-        names_ids: false,
+        names_ids: NamedIds::NONE,
         scale: TokenScale::default(),
     };
     let tokens = estimate::estimate_messages(conversation, &policy.token_weights());

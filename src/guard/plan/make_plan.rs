@@ -13,7 +13,10 @@ use crate::{
             assemble, compaction_request,
             report::{Plan, Report, StandBackReason},
         },
-        request::{budget, measured_request::MeasuredRequest, policy::Policy, view::RequestView},
+        request::{
+            budget, measured_request::MeasuredRequest, policy::Policy, recall_id::NamedIds,
+            view::RequestView,
+        },
         shrink::{cuts::MessageCuts, shortened_messages::ShortenedMessages},
     },
 };
@@ -37,16 +40,18 @@ pub fn plan(
             conversation,
             &policy,
             &knowledge,
-            knowledge.names_ids(),
+            &knowledge.find_named_ids(),
             true,
         );
     }
-    let (kept, offered) = (knowledge.names_ids(), knowledge.injections.names_ids);
-    let plan = plan_request(conversation, policy, knowledge, kept, false);
-    // A new fold changes the front of the prompt anyway, so that ids may be named from then on.
-    let is_new_fold = plan.report.folded.is_some_and(|it| it.new);
-    match kept != offered && is_new_fold {
-        true => plan_request(conversation, policy, knowledge, offered, false),
+    let kept = knowledge.find_named_ids();
+    let anew = NamedIds::all(knowledge.injections.names_ids);
+    let plan = plan_request(conversation, policy, knowledge, &kept, false);
+    // A new fold or placeholder changes the front of the prompt anyway, so that this request decides whether ids are named.
+    let is_new_cut = plan.report.folded.is_some_and(|it| it.new)
+        || plan.report.cleared.as_ref().is_some_and(|it| it.new);
+    match kept != anew && is_new_cut {
+        true => plan_request(conversation, policy, knowledge, &anew, false),
         false => plan,
     }
 }
@@ -56,7 +61,7 @@ fn plan_request(
     conversation: &Conversation,
     policy: &Policy<'_>,
     knowledge: &SessionKnowledge,
-    names_ids: bool,
+    names_ids: &NamedIds,
     compacts: bool,
 ) -> Plan {
     let measured = MeasuredRequest::new(conversation, policy, &knowledge.past_answers());
@@ -72,7 +77,7 @@ fn plan_request(
                 // The provider may hold the calls of these results.
                 units: &units::split_units(conversation),
                 policy: *policy,
-                names_ids: false,
+                names_ids: NamedIds::NONE,
                 scale: knowledge.token_scale(),
             };
             return plan_managed_history(view, &measured, reason, knowledge);

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// The id of everything that was left out. It has no number, since a preface is the same in every request.
 pub const EARLIER: &str = "earlier";
 
@@ -31,6 +33,44 @@ impl fmt::Display for RecallId {
     }
 }
 
+/// Most changes that are remembered; then what holds of the newest messages goes on.
+const MAX_CHANGES: usize = 32;
+
+/// Which cuts name ids. A cut keeps the words that it was made with, so that the front of the prompt stays: where a request
+/// without the tool follows one with it, or the other way round, only its new messages are cut otherwise.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedIds {
+    /// Those of the first messages, and the note in the place of what is left out.
+    pub(in crate::guard) first: bool,
+    /// Messages from which on it is the other way round, counted without system messages.
+    changes: Vec<u32>,
+}
+
+impl NamedIds {
+    pub(in crate::guard) const NONE: &'static Self = &Self::all(false);
+
+    pub(in crate::guard) const fn all(first: bool) -> Self {
+        let changes = Vec::new();
+        Self { first, changes }
+    }
+
+    /// Whether the cut of a message names its id.
+    pub(in crate::guard) fn names(&self, place: usize) -> bool {
+        let changes = self.changes.iter().filter(|&&it| it as usize <= place);
+        self.first != (changes.count() % 2 == 1)
+    }
+
+    /// The same for a request that may `offer` the tool, whose messages from `place` on are new.
+    pub(in crate::guard) fn go_on(&self, place: u32, offer: bool) -> Self {
+        let mut next = self.clone();
+        next.changes.retain(|&it| it < place);
+        if next.names(place as usize) != offer && next.changes.len() < MAX_CHANGES {
+            next.changes.push(place);
+        }
+        next
+    }
+}
+
 /// Most characters that [`write_pointer`] adds.
 pub(in crate::guard) const MAX_POINTER_CHARS: usize = 23;
 
@@ -42,6 +82,28 @@ pub(in crate::guard) fn write_pointer(id: Option<RecallId>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn new_messages_are_cut_by_their_own_request() {
+        let list = |ids: &NamedIds| (0..8).map(|at| ids.names(at)).collect::<Vec<_>>();
+        let mut ids = NamedIds::all(true).go_on(3, true);
+        assert_eq!(list(&ids), [true; 8]);
+        ids = ids.go_on(5, false);
+        assert_eq!(
+            list(&ids),
+            [true, true, true, true, true, false, false, false]
+        );
+        // A round without the tool, and the request after it with it.
+        assert_eq!(ids.go_on(5, true), NamedIds::all(true));
+        assert_eq!(
+            list(&ids.go_on(7, true)),
+            [true, true, true, true, true, false, false, true]
+        );
+        for place in 8..10_000 {
+            ids = ids.go_on(place, place % 2 == 0);
+        }
+        assert_eq!(ids.changes.len(), MAX_CHANGES);
+    }
 
     #[test]
     fn an_id_is_the_place_of_its_message() {

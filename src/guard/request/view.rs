@@ -10,7 +10,7 @@ use crate::{
         answer_place::AnswerPlace,
         estimate::{self, TokenScale, Weights},
         policy::Policy,
-        recall_id::RecallId,
+        recall_id::{NamedIds, RecallId},
     },
     json::text::TextSizes,
 };
@@ -20,8 +20,8 @@ pub(in crate::guard) struct RequestView<'a> {
     pub(in crate::guard) conversation: &'a Conversation,
     pub(in crate::guard) units: &'a [Unit],
     pub(in crate::guard) policy: Policy<'a>,
-    /// Placeholders and notes name the id by which `recall` finds what they stand for.
-    pub(in crate::guard) names_ids: bool,
+    /// Which placeholders and notes name the id by which `recall` finds what they stand for.
+    pub(in crate::guard) names_ids: &'a NamedIds,
     /// Of caps and shares.
     pub(in crate::guard) scale: TokenScale,
 }
@@ -37,7 +37,8 @@ impl<'a> RequestView<'a> {
             .units
             .get(units::find_unit_of_message(self.units, at))?;
         let before = unit.messages_before + at.saturating_sub(unit.messages.start);
-        self.names_ids.then(|| RecallId::of_message(before))
+        let is_named = self.names_ids.names(before);
+        is_named.then(|| RecallId::of_message(before))
     }
 
     /// Whether the reasoning of an answer made at `made` is left out, where it is stale before `epoch`.

@@ -8,6 +8,7 @@ mod running_turn;
 mod same_plans;
 mod stages;
 mod thinking;
+mod tool_search;
 
 use proptest::prelude::*;
 

@@ -2,9 +2,10 @@
 //! system entries in the midst, tools of the server over several answers, cache markers, and any order of members. Every
 //! body is valid.
 
+mod deferred;
 mod served;
 
-use self::served::Served;
+use self::{deferred::Deferred, served::Served};
 use super::generate::{Random, Session, notes};
 use proptest::prelude::*;
 use serde_json::json;
@@ -105,6 +106,7 @@ pub(crate) struct Writer {
     calls: usize,
     longest_answer: usize,
     served: Served,
+    deferred: Deferred,
     /// What the other entries of a seed do not depend on.
     pub(crate) notes: Random,
     pub(crate) writes_notes: bool,
@@ -126,6 +128,7 @@ impl Writer {
             calls: 0,
             longest_answer: usize::MAX,
             served: Served::new(seed),
+            deferred: Deferred::new(seed),
             writes_notes: Random::for_part(seed, 18).chance(50),
             notes: Random::for_part(seed, 19),
             random,
@@ -172,6 +175,7 @@ impl Writer {
             json!({"name": name, "description": "d", "input_schema": {"type": "object"}})
                 .to_string()
         });
+        let tools = [&tools[..], &self.deferred.tools()].concat();
         format!("[{}]", tools.join(self.comma))
     }
 
@@ -249,6 +253,7 @@ impl Writer {
         if self.random.chance(60) {
             blocks.push(self.text_block(20));
         }
+        self.serve_search(&mut blocks);
         let count = self.random.weighted(&[(70, 1), (20, 2), (10, 3)]);
         let mut results = Vec::new();
         for _ in 0..count {
@@ -257,15 +262,28 @@ impl Writer {
             let path = json!(format!("src/part_{}.rs", self.calls)).to_string();
             let body = self.text(self.calls % 9 * 8);
             let input = self.object(vec![("path", path), ("new_text", body)]);
-            let name = json!(self.random.pick(&TOOLS)).to_string();
+            let (found, deferred) = (self.deferred.search(), self.deferred.choose_tool());
+            let name = match &found {
+                Some(_) => "search_tools",
+                None => deferred.unwrap_or(*self.random.pick(&TOOLS)),
+            };
+            let name = json!(name).to_string();
             blocks.push(self.object(vec![
                 ("type", r#""tool_use""#.into()),
                 ("id", id.clone()),
                 ("name", name),
                 ("input", input),
             ]));
-            results.push(self.result(id));
+            results.push(match found {
+                Some(content) => self.object(vec![
+                    ("type", r#""tool_result""#.into()),
+                    ("tool_use_id", id),
+                    ("content", content),
+                ]),
+                None => self.result(id),
+            });
         }
+        self.deferred.end_step();
         let content = self.list(&blocks);
         entries.push(self.entry("assistant", content));
         self.random.shuffle(&mut results);

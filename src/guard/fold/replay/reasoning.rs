@@ -212,7 +212,7 @@ mod tests {
                     tokens: unknown_model(),
                     settings: &settings,
                 },
-                names_ids: false,
+                names_ids: crate::guard::request::recall_id::NamedIds::NONE,
                 scale: TokenScale::default(),
             });
             assert!(!reasoning.is_empty());

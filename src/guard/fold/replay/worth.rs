@@ -162,7 +162,8 @@ impl Replay<'_> {
     }
 
     /// Whether a unit may be left out with its dependents, all of which must stand before `limit`. Of bonded units, the last
-    /// one stands for all. A unit whose reasoning led to bonded ones goes after them.
+    /// one stands for all. A unit whose reasoning led to bonded ones goes after them, and one that loads tools after all calls
+    /// of these.
     pub(super) fn may_fold(&self, unit: usize, limit: usize, now: &Moment) -> bool {
         let all = self.view.units;
         let is_bonded = |at: usize| all[at].bond.is_some() && !now.state.folded[at];
@@ -170,7 +171,8 @@ impl Replay<'_> {
             Some(bond) => bond.last == unit,
             None => !units::list_followers(all, unit).any(is_bonded),
         };
-        if !comes_first || now.kept.is_lasting(unit) {
+        let is_called = units::has_kept_caller(&all[unit], &now.state.folded);
+        if !comes_first || is_called || now.kept.is_lasting(unit) {
             return false;
         }
         let dependents = self.list_dependents(unit, now);

@@ -125,7 +125,7 @@ impl Pairing {
                 }
                 _ if !self.named.contains(&id) => self.unpaired.push(at),
                 LinkKind::Result => drop(self.served.remove(&id)),
-                LinkKind::Caller => {}
+                LinkKind::Caller | LinkKind::Load => {}
             }
         }
     }

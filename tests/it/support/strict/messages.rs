@@ -22,6 +22,7 @@ pub(crate) fn find_violations(body: &[u8]) -> Vec<Violation> {
     check_markers(&body, &mut report);
     check_running_turn(&body, entries, &mut report);
     check_served(entries, &mut report);
+    check_deferred(&body, entries, &mut report);
     report.0
 }
 
@@ -142,6 +143,38 @@ fn check_served(entries: &[Value], report: &mut ViolationReport) {
                 open.push(&block["id"]);
             }
         }
+    }
+}
+
+/// Rule 17: a deferred tool is called only behind a reference that loads it.
+fn check_deferred(body: &Value, entries: &[Value], report: &mut ViolationReport) {
+    let tools = body["tools"].as_array().into_iter().flatten();
+    let deferred = tools.filter(|tool| tool["defer_loading"] == true);
+    let deferred: Vec<&Value> = deferred.map(|tool| &tool["name"]).collect();
+    let mut loaded = Vec::new();
+    for (at, entry) in entries.iter().enumerate() {
+        for block in blocks(entry) {
+            let name = &block["name"];
+            let is_call = kind(block) == "tool_use" && deferred.contains(&name);
+            if is_call && !loaded.contains(&name) {
+                report.add(17, at, format!("{name} is deferred, and nothing loads it"));
+            }
+            list_references(block, &mut loaded);
+        }
+    }
+}
+
+/// The tools that the references anywhere in a block name.
+fn list_references<'a>(value: &'a Value, found: &mut Vec<&'a Value>) {
+    match value {
+        Value::Object(members) => {
+            if value["type"] == "tool_reference" {
+                found.extend([&value["tool_name"], &value["name"]]);
+            }
+            members.values().for_each(|it| list_references(it, found));
+        }
+        Value::Array(values) => values.iter().for_each(|it| list_references(it, found)),
+        _ => {}
     }
 }
 

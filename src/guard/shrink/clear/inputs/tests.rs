@@ -35,7 +35,7 @@ fn shortened(spelled: &str, exclude: &[&str]) -> Option<String> {
         conversation,
         units: &[],
         policy,
-        names_ids: false,
+        names_ids: crate::guard::request::recall_id::NamedIds::NONE,
         scale: crate::guard::request::estimate::TokenScale::default(),
     };
     let small = shorten_arguments(view(&conversation), 0)?;

@@ -1,0 +1,163 @@
+//! Deferred tools of Messages: what loads one stays while a call of it is sent.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::{
+    config::{CutOrder, GuardConfig, profile::find_profile},
+    conversation::units::split_units,
+    format::messages::index_body,
+    guard::{self, Policy, SessionKnowledge},
+    support::strict,
+};
+
+fn step(nth: usize, name: &str, content: Value) -> [Value; 2] {
+    let id = format!("t{nth}");
+    [
+        json!({"role": "assistant", "content": [{"type": "tool_use", "id": id, "name": name, "input": {"path": format!("src/part_{nth}.rs")}}]}),
+        json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": content}]}),
+    ]
+}
+
+fn references(names: &[&str]) -> Value {
+    let list = names.iter();
+    list.map(|name| json!({"type": "tool_reference", "tool_name": name}))
+        .collect()
+}
+
+/// A search that the server runs, and a text behind it.
+fn served(nth: usize, names: &[&str]) -> [Value; 2] {
+    let id = format!("srvtoolu_{nth}");
+    let found =
+        json!({"type": "tool_search_tool_search_result", "tool_references": references(names)});
+    [
+        json!({"role": "assistant", "content": [
+            {"type": "server_tool_use", "id": id, "name": "tool_search_tool_bm25", "input": {"query": "q"}},
+            {"content": found, "tool_use_id": id, "type": "tool_search_tool_result"},
+            {"type": "text", "text": "Found it."}]}),
+        json!({"role": "user", "content": "Go on."}),
+    ]
+}
+
+fn body_of(entries: &[Value]) -> Bytes {
+    let deferred = ["deploy", "query"]
+        .map(|name| json!({"name": name, "input_schema": {}, "defer_loading": true}));
+    let tools = [
+        deferred.to_vec(),
+        vec![json!({"name": "read", "input_schema": {}})],
+    ]
+    .concat();
+    json!({"model": "claude", "max_tokens": 1_000, "tools": tools, "messages": entries})
+        .to_string()
+        .into()
+}
+
+fn callers_of(entries: &[Value]) -> Vec<Vec<usize>> {
+    let units = split_units(&index_body(body_of(entries)).unwrap());
+    units.into_iter().map(|unit| unit.callers).collect()
+}
+
+#[test]
+fn a_call_needs_the_newest_unit_before_it_that_loads_its_tool() {
+    let task = || vec![json!({"role": "user", "content": "task"})];
+    let none: Vec<usize> = Vec::new();
+    let mut entries = task();
+    entries.extend(step(0, "search", references(&["deploy", "query"])));
+    entries.extend(step(1, "deploy", json!("done")));
+    entries.extend(step(2, "search", references(&["deploy"])));
+    entries.extend(step(3, "deploy", json!("done")));
+    entries.extend(step(4, "query", json!("done")));
+    let found = callers_of(&entries);
+    assert_eq!(
+        found,
+        [
+            none.clone(),
+            vec![2, 5],
+            none.clone(),
+            vec![4],
+            none.clone(),
+            none.clone()
+        ]
+    );
+    let mut entries = task();
+    entries.extend(served(0, &["deploy"]));
+    entries.extend(step(1, "deploy", json!("done")));
+    entries.extend(step(2, "read", json!("done")));
+    assert_eq!(
+        callers_of(&entries),
+        [
+            none.clone(),
+            vec![3],
+            none.clone(),
+            none.clone(),
+            none.clone()
+        ]
+    );
+    // Before it is loaded, and of a tool that nothing loads.
+    let mut entries = task();
+    entries.extend(step(0, "deploy", json!("done")));
+    entries.extend(step(1, "search", references(&["query"])));
+    assert!(callers_of(&entries).iter().all(Vec::is_empty));
+}
+
+/// Every request of a session with a search early and calls of what it loads late is valid, and the search goes once no
+/// call of it is sent.
+#[test]
+fn a_search_stays_while_a_call_of_its_tools_is_sent_and_then_goes() {
+    let long = || json!("a line of the file\n".repeat(60));
+    for order in [CutOrder::Worth, CutOrder::Oldest] {
+        for by_server in [false, true] {
+            let settings = GuardConfig {
+                order,
+                ..GuardConfig::counted_by_characters()
+            };
+            let policy = Policy {
+                profile: find_profile("anthropic").unwrap(),
+                window: 8_192,
+                window_is_guessed: false,
+                input_limit: None,
+                tokens: crate::config::tokens::unknown_model(),
+                settings: &settings,
+            };
+            let mut entries = vec![json!({"role": "user", "content": "task"})];
+            entries.extend(match by_server {
+                true => served(900, &["deploy"]),
+                false => step(900, "search", references(&["deploy"])),
+            });
+            let mut knowledge = SessionKnowledge::default();
+            let (mut stayed, mut went) = (0, 0);
+            for nth in 0..80 {
+                let name = if nth % 10 == 9 && nth < 40 {
+                    "deploy"
+                } else {
+                    "read"
+                };
+                entries.extend(step(nth, name, long()));
+                let body = body_of(&entries);
+                let conversation = index_body(body.clone()).unwrap();
+                let stateless = guard::plan(&conversation, &policy, &SessionKnowledge::default());
+                let plan = guard::plan(&conversation, &policy, &knowledge);
+                knowledge.messages = conversation.items.len();
+                knowledge.memory = plan.memory.clone();
+                for plan in [&plan, &stateless] {
+                    let sent = plan.edits.apply(&body).to_bytes();
+                    assert_eq!(
+                        strict::messages::find_broken_rules(&body, &sent),
+                        [],
+                        "{nth}"
+                    );
+                }
+                let sent = plan.edits.apply(&body).to_bytes();
+                let sent = String::from_utf8_lossy(&sent);
+                let is_called = sent.contains(r#""name":"deploy","type":"tool_use"#)
+                    || sent.contains(r#""name":"deploy","input":{"path""#);
+                let is_loaded = sent.contains(r#""tool_name":"deploy""#);
+                assert!(is_loaded || !is_called, "{nth}");
+                let is_folded = plan.report.folded.is_some();
+                stayed += usize::from(is_folded && is_called);
+                went += usize::from(!is_loaded);
+            }
+            assert!(stayed > 0 && went > 0, "{stayed} {went}");
+        }
+    }
+}
