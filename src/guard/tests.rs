@@ -67,7 +67,7 @@ fn a_plan_that_fails_the_lint_is_not_sent() {
         conversation: &conversation,
         units: &[],
         policy,
-        names_ids: crate::guard::request::recall_id::NamedIds::NONE,
+        names_ids: recall_id::NamedIds::NONE,
         scale: TokenScale::default(),
     };
     let plan = lint_plan(plan, &outline, view, &measured, &knowledge);

@@ -7,11 +7,12 @@ use super::policy;
 use crate::{
     config::GuardConfig,
     conversation::Conversation,
-    format::{chat, messages, responses},
+    format::{chat, messages},
     guard::{
         self, Policy, SessionKnowledge, injections::Injections, plan::report::Plan,
         request::recall_id::NamedIds,
     },
+    support::guard_properties::RESPONSES,
 };
 
 type WriteBody = fn(&[String]) -> Conversation;
@@ -51,7 +52,7 @@ fn in_responses(results: &[String]) -> Conversation {
         );
         list.push(json!({"type": "function_call_output", "call_id": id, "output": result}));
     }
-    responses::index_body(to_bytes(json!({ "input": list }))).unwrap()
+    RESPONSES.read(&to_bytes(json!({ "input": list })))
 }
 
 fn to_bytes(body: Value) -> Bytes {

@@ -265,7 +265,7 @@ impl Writer {
             let (found, deferred) = (self.deferred.search(), self.deferred.choose_tool());
             let name = match &found {
                 Some(_) => "search_tools",
-                None => deferred.unwrap_or(*self.random.pick(&TOOLS)),
+                None => deferred.unwrap_or(self.random.pick(&TOOLS)),
             };
             let name = json!(name).to_string();
             blocks.push(self.object(vec![

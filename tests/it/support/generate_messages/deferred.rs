@@ -40,7 +40,7 @@ impl Deferred {
     /// A loaded tool to be called, if there is one.
     pub(super) fn choose_tool(&mut self) -> Option<&'static str> {
         let calls = !self.loaded.is_empty() && self.random.chance(50);
-        calls.then(|| *self.random.pick(&self.loaded))
+        calls.then(|| self.random.pick(&self.loaded))
     }
 
     /// The content of a result of the client's search, if a call is one.
@@ -55,7 +55,7 @@ impl Deferred {
 
     fn find_references(&mut self) -> Vec<Value> {
         let count = self.random.between(1, 2);
-        let found = (0..count).map(|_| *self.random.pick(&DEFERRED));
+        let found = (0..count).map(|_| self.random.pick(&DEFERRED));
         let found: Vec<&'static str> = found.collect();
         self.fresh.extend(&found);
         let found = found.into_iter();
