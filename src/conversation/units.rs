@@ -60,8 +60,30 @@ pub struct Unit {
     /// all the same.
     pub is_needed: bool,
     pub bond: Option<Bond>,
-    /// Later units that call a tool which this one loads, in order: it stays as long as one of them.
+    pub loader: Option<Box<Loader>>,
+}
+
+/// What a unit that loads tools is needed for. It stays until each of them was loaded anew, since the model may call them
+/// as long as it sees that, and as long as a call is sent for which it loaded the tool.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Loader {
+    /// Tools that no later unit loads.
+    pub newest: usize,
+    /// The last unit that loads one of the others.
+    pub until: usize,
+    /// Later units with calls of the tools before they are loaded anew, in order.
     pub callers: Vec<usize>,
+}
+
+impl Loader {
+    /// Whether a tool may still be called by it, for all that stands before `limit`.
+    const fn is_current(&self, limit: usize) -> bool {
+        self.newest > 0 || self.until >= limit
+    }
+
+    fn has_kept_caller(&self, removed: &[bool]) -> bool {
+        self.callers.iter().any(|&caller| !removed[caller])
+    }
 }
 
 impl Unit {
@@ -153,7 +175,7 @@ pub(crate) fn keep_needed(units: &[Unit], removed: &mut [bool]) {
         .collect();
     let loaders: Vec<usize> = (0..units.len())
         .rev()
-        .filter(|&at| !units[at].callers.is_empty())
+        .filter(|&at| units[at].loader.is_some())
         .collect();
     loop {
         while let Some(at) = kept.pop() {
@@ -165,8 +187,8 @@ pub(crate) fn keep_needed(units: &[Unit], removed: &mut [bool]) {
             }
         }
         for &at in &loaders {
-            let is_needed = removed[at] && has_kept_caller(&units[at], removed);
-            if is_needed {
+            let loader = units[at].loader.as_ref().filter(|_| removed[at]);
+            if loader.is_some_and(|it| it.has_kept_caller(removed)) {
                 removed[at] = false;
                 kept.push(at);
             }
@@ -177,9 +199,10 @@ pub(crate) fn keep_needed(units: &[Unit], removed: &mut [bool]) {
     }
 }
 
-/// Whether a call of a tool that a unit loads is still there.
-pub(crate) fn has_kept_caller(unit: &Unit, removed: &[bool]) -> bool {
-    unit.callers.iter().any(|&caller| !removed[caller])
+/// Whether a unit loads a tool that is called without it, or may be by what stands before `limit`.
+pub(crate) fn is_loading(unit: &Unit, limit: usize, removed: &[bool]) -> bool {
+    let loader = unit.loader.as_ref();
+    loader.is_some_and(|it| it.is_current(limit) || it.has_kept_caller(removed))
 }
 
 /// The user message that is answered from unit `end` on: it stays where all before goes. None where the next one is there.
@@ -199,7 +222,10 @@ pub(crate) fn list_removed_before(units: &[Unit], end: usize) -> Vec<bool> {
     let asked = find_question_before(units, end);
     let units_with_place = units.iter().enumerate();
     let mut removed: Vec<bool> = units_with_place
-        .map(|(at, unit)| gone.contains(&at) && unit.is_removable() && asked != Some(at))
+        .map(|(at, unit)| {
+            let is_current = unit.loader.as_ref().is_some_and(|it| it.is_current(end));
+            gone.contains(&at) && unit.is_removable() && asked != Some(at) && !is_current
+        })
         .collect();
     keep_needed(units, &mut removed);
     removed
@@ -217,16 +243,14 @@ pub(crate) fn list_followers(units: &[Unit], at: usize) -> impl Iterator<Item = 
 /// The units that cannot stay without unit `at`, without that one; no more than one beyond [`MAX_DEPENDENTS`].
 pub(crate) fn list_dependents(units: &[Unit], at: usize) -> BTreeSet<usize> {
     let mut found = BTreeSet::new();
-    let is_alone = |at: usize| units[at].bond.is_none() && units[at].callers.is_empty();
-    if is_alone(at) && list_followers(units, at).next().is_none() {
+    if units[at].bond.is_none() && list_followers(units, at).next().is_none() {
         // Most units.
         return found;
     }
     let mut open = vec![at];
     while let Some(unit) = open.pop() {
         let next = units[unit].bond.map(|bond| bond.next);
-        let callers = units[unit].callers.iter().copied();
-        for dependent in list_followers(units, unit).chain(next).chain(callers) {
+        for dependent in list_followers(units, unit).chain(next) {
             if found.len() > MAX_DEPENDENTS {
                 return found;
             }

@@ -112,7 +112,7 @@ impl Splitter<'_> {
             stays: item.stays || matches!(kind, UnitKind::System | UnitKind::Other),
             is_needed: false,
             bond: None,
-            callers: Vec::new(),
+            loader: None,
         });
     }
 
@@ -128,11 +128,11 @@ impl Splitter<'_> {
             self.add_source(call.id.map(|id| conversation.digest_text(id)), unit);
             let name = call.name.filter(|_| !self.loaders.is_empty());
             let loader = name.and_then(|name| self.loaders.get(&conversation.digest_text(name)));
-            if let Some(&loader) = loader
-                && loader != unit
-                && self.units[loader].callers.last() != Some(&unit)
+            let loader = loader.filter(|&&loader| loader != unit);
+            if let Some(loader) = loader.and_then(|&at| self.units[at].loader.as_mut())
+                && loader.callers.last() != Some(&unit)
             {
-                self.units[loader].callers.push(unit);
+                loader.callers.push(unit);
             }
         }
         self.add_links(at);
@@ -150,10 +150,21 @@ impl Splitter<'_> {
                 }
                 LinkKind::Result => self.add_reference(id, unit, 1),
                 LinkKind::Caller => self.add_reference(id, unit, 0),
-                LinkKind::Load => {
-                    self.loaders.insert(conversation.digest_text(link.id), unit);
-                }
+                LinkKind::Load => self.add_loaded(conversation.digest_text(link.id), unit),
             }
+        }
+    }
+
+    /// Notes that a unit loads a tool.
+    fn add_loaded(&mut self, tool: u128, unit: usize) {
+        let before = self.loaders.insert(tool, unit);
+        if before == Some(unit) {
+            return;
+        }
+        self.units[unit].loader.get_or_insert_default().newest += 1;
+        if let Some(before) = before.and_then(|at| self.units[at].loader.as_mut()) {
+            before.newest -= 1;
+            before.until = unit;
         }
     }
 

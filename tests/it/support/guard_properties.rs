@@ -416,7 +416,8 @@ fn budget_holds(before: &Conversation, plan: &Plan, policy: &Policy<'_>, context
     let weights = policy.token_weights();
     let mut least = plan.report.shares.tools + 200;
     for (at, unit) in units.iter().enumerate() {
-        let stays = !unit.is_removable() || at >= newest || first.is_some_and(|first| at <= first);
+        let is_fixed = !unit.is_removable() || unit.loader.is_some();
+        let stays = is_fixed || at >= newest || first.is_some_and(|first| at <= first);
         let is_tied = unit.bond.is_some_and(|bond| bond.last >= newest);
         let stays = stays || thinks(unit) || is_tied;
         let messages = before.items[unit.messages.clone()].iter();

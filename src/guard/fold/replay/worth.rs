@@ -162,8 +162,8 @@ impl Replay<'_> {
     }
 
     /// Whether a unit may be left out with its dependents, all of which must stand before `limit`. Of bonded units, the last
-    /// one stands for all. A unit whose reasoning led to bonded ones goes after them, and one that loads tools after all calls
-    /// of these.
+    /// one stands for all. A unit whose reasoning led to bonded ones goes after them, and one that loads tools as they
+    /// allow.
     pub(super) fn may_fold(&self, unit: usize, limit: usize, now: &Moment) -> bool {
         let all = self.view.units;
         let is_bonded = |at: usize| all[at].bond.is_some() && !now.state.folded[at];
@@ -171,12 +171,13 @@ impl Replay<'_> {
             Some(bond) => bond.last == unit,
             None => !units::list_followers(all, unit).any(is_bonded),
         };
-        let is_called = units::has_kept_caller(&all[unit], &now.state.folded);
-        if !comes_first || is_called || now.kept.is_lasting(unit) {
+        let folded = &now.state.folded;
+        let may_go = |at: usize| at < limit && !units::is_loading(&all[at], limit, folded);
+        if !comes_first || !may_go(unit) || now.kept.is_lasting(unit) {
             return false;
         }
         let dependents = self.list_dependents(unit, now);
-        dependents.len() <= units::MAX_DEPENDENTS && dependents.iter().all(|&at| at < limit)
+        dependents.len() <= units::MAX_DEPENDENTS && dependents.into_iter().all(may_go)
     }
 
     /// Units before `limit` that may be left out one by one, oldest first: user messages go with the last answer

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Rounds in which the results of a step are cut down to a target.
-const TIGHTEN_ROUNDS: usize = 4;
+const TIGHTEN_ROUNDS: usize = 6;
 /// The same for attachments, whose cuts lie at the ends of lines.
 const ATTACHMENT_ROUNDS: usize = 12;
 /// Raw tokens that are removed beyond the excess, since each text is rounded by itself when it is measured anew.

@@ -52,56 +52,39 @@ fn body_of(entries: &[Value]) -> Bytes {
         .into()
 }
 
-fn callers_of(entries: &[Value]) -> Vec<Vec<usize>> {
+/// Of each unit that loads tools: its place, the tools that it is the last to load, and who calls them.
+fn loaders_of(entries: &[Value]) -> Vec<(usize, usize, Vec<usize>)> {
     let units = split_units(&index_body(body_of(entries)).unwrap());
-    units.into_iter().map(|unit| unit.callers).collect()
+    let units = units.into_iter().enumerate();
+    units
+        .filter_map(|(at, unit)| unit.loader.map(|it| (at, it.newest, it.callers)))
+        .collect()
 }
 
 #[test]
 fn a_call_needs_the_newest_unit_before_it_that_loads_its_tool() {
     let task = || vec![json!({"role": "user", "content": "task"})];
-    let none: Vec<usize> = Vec::new();
     let mut entries = task();
-    entries.extend(step(0, "search", references(&["deploy", "query"])));
+    entries.extend(step(0, "search", references(&["deploy", "query", "query"])));
     entries.extend(step(1, "deploy", json!("done")));
     entries.extend(step(2, "search", references(&["deploy"])));
     entries.extend(step(3, "deploy", json!("done")));
     entries.extend(step(4, "query", json!("done")));
-    let found = callers_of(&entries);
-    assert_eq!(
-        found,
-        [
-            none.clone(),
-            vec![2, 5],
-            none.clone(),
-            vec![4],
-            none.clone(),
-            none.clone()
-        ]
-    );
+    assert_eq!(loaders_of(&entries), [(1, 1, vec![2, 5]), (3, 1, vec![4])]);
     let mut entries = task();
     entries.extend(served(0, &["deploy"]));
     entries.extend(step(1, "deploy", json!("done")));
     entries.extend(step(2, "read", json!("done")));
-    assert_eq!(
-        callers_of(&entries),
-        [
-            none.clone(),
-            vec![3],
-            none.clone(),
-            none.clone(),
-            none.clone()
-        ]
-    );
+    assert_eq!(loaders_of(&entries), [(1, 1, vec![3])]);
     // Before it is loaded, and of a tool that nothing loads.
     let mut entries = task();
     entries.extend(step(0, "deploy", json!("done")));
     entries.extend(step(1, "search", references(&["query"])));
-    assert!(callers_of(&entries).iter().all(Vec::is_empty));
+    assert_eq!(loaders_of(&entries), [(2, 1, Vec::new())]);
 }
 
-/// Every request of a session with a search early and calls of what it loads late is valid, and the search goes once no
-/// call of it is sent.
+/// Every request of a session with a search early and calls of what it loads late is valid. The search goes once another
+/// one loads its tool, and no call before that is sent.
 #[test]
 fn a_search_stays_while_a_call_of_its_tools_is_sent_and_then_goes() {
     let long = || json!("a line of the file\n".repeat(60));
@@ -132,6 +115,9 @@ fn a_search_stays_while_a_call_of_its_tools_is_sent_and_then_goes() {
                 } else {
                     "read"
                 };
+                if nth == 50 {
+                    entries.extend(step(901, "search", references(&["deploy"])));
+                }
                 entries.extend(step(nth, name, long()));
                 let body = body_of(&entries);
                 let conversation = index_body(body.clone()).unwrap();
@@ -152,12 +138,16 @@ fn a_search_stays_while_a_call_of_its_tools_is_sent_and_then_goes() {
                 let is_called = sent.contains(r#""name":"deploy","type":"tool_use"#)
                     || sent.contains(r#""name":"deploy","input":{"path""#);
                 let is_loaded = sent.contains(r#""tool_name":"deploy""#);
-                assert!(is_loaded || !is_called, "{nth}");
+                assert!(is_loaded, "{nth}");
+                let has_first = sent.contains("t900") || sent.contains("srvtoolu_900");
+                assert!(has_first || nth >= 50, "{nth}");
                 let is_folded = plan.report.folded.is_some();
                 stayed += usize::from(is_folded && is_called);
-                went += usize::from(!is_loaded);
+                went += usize::from(!has_first);
             }
-            assert!(stayed > 0 && went > 0, "{stayed} {went}");
+            // By its worth, a short step may stay for long.
+            let may_stay = order == CutOrder::Worth;
+            assert!(stayed > 0 && (went > 0 || may_stay), "{stayed} {went}");
         }
     }
 }
