@@ -14,6 +14,7 @@ mod compressed;
 mod connections;
 mod conversation;
 mod corpus;
+mod deferred_tools;
 mod edited_histories;
 mod edited_history;
 mod estimate;

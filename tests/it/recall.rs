@@ -3,6 +3,7 @@
 mod hostile;
 mod lookups;
 mod stable;
+mod tools_gone;
 
 use serde_json::{Value, json};
 
