@@ -145,9 +145,15 @@ impl CutMark {
         });
     }
 
-    /// What tells one cut from another: what is left out, what is cleared, and whether there is no ledger.
-    pub(in crate::guard) fn parts(&self) -> (&[MessageSpan], &[MessageSpan], bool) {
-        (&self.folded, &self.cleared, self.bare)
+    /// Whether another cut is told from it: by what is left out, by what is cleared, or by the lack of a ledger that
+    /// `has_ledger` says there could be.
+    pub(in crate::guard) fn is_told_from(
+        &self,
+        other: &Self,
+        has_ledger: impl Fn() -> bool,
+    ) -> bool {
+        (&self.folded, &self.cleared) != (&other.folded, &other.cleared)
+            || self.bare != other.bare && has_ledger()
     }
 
     /// Whether a message, counted without system messages, is cleared.

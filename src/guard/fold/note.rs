@@ -188,6 +188,15 @@ impl<'a> Note<'a> {
             .saturating_add(self.ledger_frame)
     }
 
+    /// Whether there would be a ledger if there were room for one.
+    pub(in crate::guard) fn has_ledger(&self, state: &CutState) -> bool {
+        let roomy = CutState {
+            bare: false,
+            ..state.clone()
+        };
+        self.write_preface(&roomy).1 > 0
+    }
+
     /// The text of the preface, and the raw tokens of the ledger in it.
     pub(in crate::guard) fn write_preface(&self, state: &CutState) -> (Cow<'_, str>, u32) {
         let pinned = self.view.count_pinned();

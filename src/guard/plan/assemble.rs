@@ -102,6 +102,11 @@ pub(in crate::guard) fn assemble_plan(
     let removed = removed.fold(0u32, |sum, (_, tokens)| sum.saturating_add(*tokens));
     let course = knowledge.injections.course.as_ref();
     let course = course.filter(|_| folding.prefaced);
+    let has_ledger = || fit.replay.note.has_ledger(&fit.state);
+    let is_new_cut = match (&memory.cut, &knowledge.memory.cut) {
+        (Some(cut), Some(known)) => cut.is_told_from(known, has_ledger),
+        (cut, known) => cut != known,
+    };
     let report = Report {
         texts: text_report,
         truncated,
@@ -110,8 +115,7 @@ pub(in crate::guard) fn assemble_plan(
             came: kept.len(),
             kept: kept.iter().filter(|kept| **kept).count(),
             tokens: removed,
-            new: memory.cut.as_ref().map(CutMark::parts)
-                != knowledge.memory.cut.as_ref().map(CutMark::parts),
+            new: is_new_cut,
         }),
         course: course.map(|course| course.number),
         tools: tools.in_list.union(tools.in_entry),
