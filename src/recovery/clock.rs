@@ -29,6 +29,11 @@ pub enum RecoveryClock {
         /// A generation of unknown level carried the prompt. So the prompt is not repeated until the count advances.
         told: bool,
     },
+    /// Healthy, and a caution prompt went ahead of a cut. It stands for the prompt with which caution begins.
+    Ahead {
+        /// Generations of known level since that prompt, the one that carried the prompt included.
+        since: u32,
+    },
 }
 
 /// What is due with the next request.
@@ -71,7 +76,7 @@ impl RecoveryClock {
     /// What is due with the next request.
     pub const fn due_action(self) -> Option<RecoveryAction> {
         match self {
-            Self::Calm | Self::Caution { due: false, .. } => None,
+            Self::Calm | Self::Ahead { .. } | Self::Caution { due: false, .. } => None,
             Self::Caution { due: true, .. } => Some(RecoveryAction::Caution),
             Self::Critical { left: 0, .. } => Some(RecoveryAction::Course),
             Self::Critical { told: true, .. } => None,
@@ -94,17 +99,32 @@ impl RecoveryClock {
         events: GenerationEvents,
         pace: RecoveryPace,
     ) -> Self {
-        let before = if events.cleared { Self::Calm } else { self };
+        let (before, events) = match events.cleared {
+            // A prompt stands before the clear.
+            true => (Self::Calm, GenerationEvents::default()),
+            false => (self, events),
+        };
         let caution = |due, since| Self::Caution { due, since };
         let critical = |left| Self::Critical { left, told: false };
+        let ahead = |since| match since < pace.caution_cadence {
+            true => Self::Ahead { since },
+            false => Self::Calm,
+        };
         match (before, level) {
             (before, HealthLevel::Unknown) => before.advance_without_level(events),
+            (Self::Calm, HealthLevel::Healthy) if events.carried_prompt => ahead(1),
+            (Self::Ahead { since }, HealthLevel::Healthy) => ahead(since.saturating_add(1)),
             (_, HealthLevel::Healthy) => Self::Calm,
             (Self::Critical { left, .. }, HealthLevel::Critical) => {
                 critical(left.saturating_sub(1))
             }
             (_, HealthLevel::Critical) => critical(pace.critical_countdown),
-            (Self::Calm, HealthLevel::Caution) => caution(true, 0),
+            (Self::Calm, HealthLevel::Caution) if !events.carried_prompt => caution(true, 0),
+            (Self::Calm, HealthLevel::Caution) => caution(pace.caution_cadence <= 1, 1),
+            (Self::Ahead { since }, HealthLevel::Caution) => {
+                let since = since.saturating_add(1);
+                caution(since >= pace.caution_cadence, since)
+            }
             (Self::Caution { due, since }, HealthLevel::Caution) => {
                 let carried = events.carried_prompt;
                 let since = if carried { 1 } else { since.saturating_add(1) };
@@ -121,6 +141,7 @@ impl RecoveryClock {
     /// The clock after a generation without usage: counts stay, and a prompt that it carried is recorded.
     const fn advance_without_level(self, events: GenerationEvents) -> Self {
         match self {
+            Self::Calm if events.carried_prompt => Self::Ahead { since: 0 },
             Self::Caution { .. } if events.carried_prompt => Self::Caution {
                 due: false,
                 since: 0,

@@ -91,6 +91,20 @@ impl History {
         &self.points
     }
 
+    /// The most by which the prompt grew from one generation to the next, among the newest `generations`.
+    pub fn largest_growth(&self, generations: usize) -> u32 {
+        let oldest = self.points.len().saturating_sub(generations + 1);
+        let pairs = self.points[oldest..].windows(2);
+        let growth = pairs.filter_map(|pair| {
+            let [before, after] = pair else { return None };
+            let follows = after.generation == before.generation + 1;
+            let tokens = before.prompt_tokens.zip(after.prompt_tokens);
+            let (before, after) = tokens.filter(|_| follows)?;
+            Some(after.saturating_sub(before))
+        });
+        growth.max().unwrap_or(0)
+    }
+
     /// What was cut since the newest course began: all marks but that of prompts, which only add.
     pub fn list_cuts(&self) -> Marks {
         let is_course = |point: &HistoryPoint| point.marks.0 & Marks::COURSE.0 != 0;

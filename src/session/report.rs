@@ -3,7 +3,11 @@
 use serde_json::{Value, json};
 
 use super::{SessionState, SessionView};
-use crate::{guard::injections::InjectionContent, health::HealthLevel, recovery::RecoveryClock};
+use crate::{
+    guard::injections::InjectionContent,
+    health::HealthLevel,
+    recovery::{RecoveryClock, RecoveryHold},
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportReader {
@@ -63,11 +67,13 @@ fn describe_state(view: &SessionView) -> Value {
         "cuts": state.history.list_cuts(),
         "course": recovery.course_number(),
         "recovery": match recovery.clock {
-            RecoveryClock::Calm => "calm",
+            RecoveryClock::Calm | RecoveryClock::Ahead { .. } => "calm",
             RecoveryClock::Caution { .. } => "caution",
             RecoveryClock::Critical { .. } => "critical",
         },
-        "countdown": recovery.clock.countdown(),
+        "countdown": recovery.countdown(),
+        "recovery_held": recovery.held.map(RecoveryHold::as_str),
+        "fixed_percent": recovery.held.and_then(RecoveryHold::fixed_percent),
         "clear_pending": view.clear_pending,
         "compact_pending": view.compact_pending,
         "auto_compact": match view.auto_compact {

@@ -20,7 +20,7 @@ use crate::{
     proxy::{
         App,
         outgoing::{chosen_provider, look_up_for_client},
-        plan::{explain_model, guard_policy},
+        plan::{explain_model, explain_recovery, guard_policy},
     },
     telemetry::record::RequestRecord,
     wire::{Body, model::shallow_parse},
@@ -109,7 +109,11 @@ fn fit_request(
         ..explain_model(name, Some(&target), target.window, &policy, conversation)
     };
     Ok(match indexed {
-        Ok(conversation) => explain_plan(&conversation, &policy, model),
+        Ok(conversation) => {
+            let (fitted, mut report) = explain_plan(&conversation, &policy, model);
+            explain_recovery(&mut report, &conversation, &app.config.recovery);
+            (fitted, report)
+        }
         Err(why) => {
             let report = explain_unguarded(request.len(), why, &policy, model);
             (request, report)

@@ -58,6 +58,23 @@ pub(in crate::format) fn write_empty_call(call: &ProxyToolCall) -> Value {
     }
 }
 
+/// The call with an id and with arguments that are the text of an object; `None` if it has both.
+pub(in crate::format) fn mend_call(call: &ProxyToolCall) -> Option<String> {
+    let arguments = ("arguments", call.object_text().into());
+    if call.legacy {
+        return call.with_members("", &[arguments]);
+    }
+    let ids = [("id", json!(call.id)), ("type", "function".into())];
+    let with_id = call.with_members("", &ids);
+    let with_id = with_id.map(|json| ProxyToolCall {
+        json: json.into(),
+        ..call.clone()
+    });
+    let mended = with_id.as_ref().unwrap_or(call);
+    let mended = mended.with_members("/function", &[arguments]);
+    mended.or_else(|| with_id.map(|call| call.json.into()))
+}
+
 pub(in crate::format) fn result_item(call: &ProxyToolCall, text: &str) -> Box<str> {
     let message = match call.legacy {
         true => json!({"role": "function", "name": &*call.name, "content": text}),

@@ -41,6 +41,12 @@ pub(in crate::format) fn write_empty_call(call: &ProxyToolCall) -> Value {
     json!({"type": "function_call", "call_id": id, "name": name, "arguments": "{}"})
 }
 
+/// The call with an id and with arguments that are the text of an object; `None` if it has both.
+pub(in crate::format) fn mend_call(call: &ProxyToolCall) -> Option<String> {
+    let arguments = call.object_text().into();
+    call.with_members("", &[("call_id", json!(call.id)), ("arguments", arguments)])
+}
+
 pub(in crate::format) fn result_item(call: &ProxyToolCall, text: &str) -> Box<str> {
     let output = json!({"type": "function_call_output", "call_id": &*call.id, "output": text});
     output.to_string().into()

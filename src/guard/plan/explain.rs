@@ -69,6 +69,10 @@ pub struct PlanExplanation {
     pub removals: Removals,
     /// What goes with the next cut, as things stand; `None` where the guard stands back.
     pub next: Option<Removals>,
+    /// Why recovery adds nothing to the request, or no caution prompts.
+    pub recovery_held: Option<String>,
+    #[serde(skip)]
+    pub report: Report,
 }
 
 #[derive(Clone, Copy, Debug, Default, Serialize)]
@@ -168,6 +172,7 @@ pub fn explain_plan(
             None => Some(find_next_removals(conversation, policy, &plan, calibration)),
             Some(_) => None,
         },
+        report: report.clone(),
         ..PlanExplanation::new(policy, model, report.budget, as_it_came)
     };
     (fitted, explanation)

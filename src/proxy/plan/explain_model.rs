@@ -1,11 +1,16 @@
 //! What a report says of the model that a request is fitted to.
 
 use crate::{
-    config::ModelConfig,
+    config::{ModelConfig, RecoveryConfig},
     conversation::Conversation,
-    guard::{self, PastAnswers, Policy, budget::default_budget, explain::ExplainedModel},
-    health::limits::choose_health_limits,
+    guard::{
+        self, PastAnswers, Policy,
+        budget::default_budget,
+        explain::{ExplainedModel, PlanExplanation},
+    },
+    health::limits::{HealthLimits, choose_health_limits},
     provider::{Target, Window},
+    recovery::{RecoveryHold, hold::FixedTokens},
 };
 
 /// `target` is `None` where nobody serves the model, and `conversation` where the request has none.
@@ -32,4 +37,21 @@ pub fn explain_model(
         window_source: window.source.display_name(),
         ..ExplainedModel::default()
     }
+}
+
+/// Says in a report why recovery adds nothing to the request, or no caution prompts.
+pub fn explain_recovery(
+    explained: &mut PlanExplanation,
+    conversation: &Conversation,
+    settings: &RecoveryConfig,
+) {
+    let (model, window) = (&explained.model, explained.window.tokens);
+    let limits = HealthLimits {
+        optimal_max_tokens: model.caution_above,
+        critical_max_tokens: model.critical_above,
+    };
+    let fixed = FixedTokens::from_report(&explained.report, &model.calibration);
+    let hold = RecoveryHold::of_chat(conversation, window, settings.chats);
+    let hold = hold.or_else(|| RecoveryHold::of_fixed_part(fixed, window, &limits));
+    explained.recovery_held = hold.filter(|_| settings.enabled).map(|it| it.to_string());
 }
