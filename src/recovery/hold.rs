@@ -6,11 +6,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    conversation::Conversation,
-    guard::{Report, estimate::Calibration},
-    health::limits::HealthLimits,
-};
+use crate::{conversation::Conversation, guard::Report, health::limits::HealthLimits};
 
 /// Below this window, in tokens, models are too small for a notice beside the user's question: one of 135M parameters
 /// answered the notice in view of the user in 3 of 5 chats.
@@ -40,9 +36,10 @@ pub struct FixedTokens {
 }
 
 impl FixedTokens {
-    /// What providers add outside of the body is none of it. Where they count less than the estimate, that counts.
-    pub fn from_report(report: &Report, calibration: &Calibration) -> Self {
-        let scale = calibration.slope().min(1.0);
+    /// What providers add outside of the body is none of it. Where they count the request as less than the estimate, that
+    /// counts. The slope of a calibration is that of newer texts, which may be denser.
+    pub fn from_report(report: &Report) -> Self {
+        let scale = (f64::from(report.expected) / f64::from(report.raw_after.max(1))).min(1.0);
         let tokens = |raw: u32| (f64::from(raw) * scale) as u32;
         Self {
             system_and_tools: tokens(report.sent.system.saturating_add(report.sent.tools)),

@@ -50,7 +50,7 @@ pub fn explain_recovery(
         optimal_max_tokens: model.caution_above,
         critical_max_tokens: model.critical_above,
     };
-    let fixed = FixedTokens::from_report(&explained.report, &model.calibration);
+    let fixed = FixedTokens::from_report(&explained.report);
     let hold = RecoveryHold::of_chat(conversation, window, settings.chats);
     let hold = hold.or_else(|| RecoveryHold::of_fixed_part(fixed, window, &limits));
     explained.recovery_held = hold.filter(|_| settings.enabled).map(|it| it.to_string());

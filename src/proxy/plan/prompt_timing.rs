@@ -39,8 +39,7 @@ pub(super) fn revise_rules<'a>(
     };
     let hold = match planned.recovery.depends_on_size() {
         true => {
-            let fixed =
-                FixedTokens::from_report(&planned.plan.report, &planned.knowledge.calibration);
+            let fixed = FixedTokens::from_report(&planned.plan.report);
             RecoveryHold::of_fixed_part(fixed, planned.target.window.tokens, &planned.limits)
         }
         false => rules.hold,

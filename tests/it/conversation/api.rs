@@ -68,6 +68,8 @@ async fn a_session_counts_up() {
             "clear_pending": false,
             "compact_pending": false,
             "auto_compact": "follow",
+            "recovery_held": null,
+            "fixed_percent": null,
             "auto_compact_off": null,
             "compacting": false,
             "read_only": false,

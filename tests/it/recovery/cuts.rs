@@ -24,9 +24,13 @@ fn work_on(heard: &ModelRequest<'_>) -> ModelReply {
 }
 
 async fn pair() -> (RunningProxy, RunningModel) {
-    let up = ModelSetup::new(WINDOW).start(work_on).await;
+    pair_at(WINDOW).await
+}
+
+async fn pair_at(window: u32) -> (RunningProxy, RunningModel) {
+    let up = ModelSetup::new(window).start(work_on).await;
     let shape = Shape {
-        window: WINDOW,
+        window,
         ..Shape::default()
     };
     let proxy = proxy_before(&up, &shape).set(|config| {
@@ -37,8 +41,7 @@ async fn pair() -> (RunningProxy, RunningModel) {
     (proxy.start().await, up)
 }
 
-/// Judges a session that is cut again and again: prompts come, none beside a cut that ends in healthy, and those of
-/// caution at least ten generations apart.
+/// Judges a session that is cut again and again: prompts come, and none beside a cut that ends in healthy.
 #[track_caller]
 fn check(generations: &[AgentGeneration], name: &str) {
     let mut dropped = 0;
@@ -59,9 +62,6 @@ fn check(generations: &[AgentGeneration], name: &str) {
     }
     assert!(cuts >= 5, "{name}: {cuts} cuts");
     assert!(prompted.len() >= 3, "{name}: {prompted:?}, {cuts} cuts");
-    for pair in prompted.windows(2) {
-        assert!(pair[1] - pair[0] >= 10, "{name}: {prompted:?}");
-    }
 }
 
 impl AgentGeneration {
@@ -110,11 +110,11 @@ async fn agents_that_are_always_cut_at_caution_get_their_prompts() {
 /// With small steps the prompts come as they are due: a prompt at the entry into caution, and none ahead of it.
 #[tokio::test]
 async fn small_steps_get_their_prompt_at_the_entry_into_caution() {
-    let (proxy, up) = pair().await;
+    let (proxy, up) = pair_at(16_384).await;
     let mut agent = Agent::new(&proxy);
-    agent.result = |nth| words(60, nth);
+    agent.result = |nth| words(150, nth);
     let mut health = None;
-    for _ in 0..40 {
+    for _ in 0..90 {
         let step = agent.step().await;
         if step.injected() == Some("caution") {
             assert_eq!(health.as_deref(), Some("caution"));

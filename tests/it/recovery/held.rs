@@ -20,7 +20,8 @@ async fn pair_at(window: u32, chats: bool) -> (RunningProxy, RunningModel) {
 }
 
 fn chat(proxy: &RunningProxy, window: u32) -> Agent {
-    Agent::bare(proxy).says(&words(window as usize * 3 / 5, 0))
+    let agent = Agent::bare(proxy).says("Mend the ship.");
+    agent.says(&words(window as usize * 3 / 5, 0))
 }
 
 #[tokio::test]
