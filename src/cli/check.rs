@@ -12,7 +12,6 @@ use crate::{
     config::{Config, Environment, Flags, Problems, Setting, StorePlace, load_config},
     guard::{Policy, budget::default_budget},
     provider::{Registry, collect_warnings, find_unknown_windows, fit_body_to_windows},
-    recovery::hold::LEAST_CHAT_WINDOW,
 };
 
 /// Settings whose defaults come from `guard.preset`.
@@ -68,7 +67,6 @@ pub(super) fn run(
     write_table(out, &models::format_model_rows(config, &registry))?;
     writeln!(out, "\n{}", registry.describe_catalogue())?;
     write_thresholds(out, config, &registry)?;
-    write_small_windows(out, config, &registry)?;
     if !warnings.is_empty() {
         writeln!(out, "\nwarnings")?;
     }
@@ -183,31 +181,6 @@ fn write_thresholds(out: &mut impl Write, config: &Config, registry: &Registry) 
         return Ok(());
     }
     writeln!(out, "\nsummaries")?;
-    write_table(out, &rows)
-}
-
-/// Writes for which models in the settings recovery leaves requests without tools alone.
-fn write_small_windows(
-    out: &mut impl Write,
-    config: &Config,
-    registry: &Registry,
-) -> io::Result<()> {
-    let recovery = &config.recovery;
-    let names = config.models.keys().filter(|name| !name.ends_with('*'));
-    let is_small = |name: &&String| {
-        let target = registry.resolve_target(name, None);
-        target.is_ok_and(|target| {
-            recovery.is_enabled_for(&target.settings, None)
-                && target.window.tokens < LEAST_CHAT_WINDOW
-        })
-    };
-    let names = names.filter(|_| !recovery.chats).filter(is_small);
-    let why = format!("only for requests with tools, below {LEAST_CHAT_WINDOW} tokens");
-    let rows: Vec<_> = names.map(|name| [name.clone(), why.clone()]).collect();
-    if rows.is_empty() {
-        return Ok(());
-    }
-    writeln!(out, "\nrecovery")?;
     write_table(out, &rows)
 }
 

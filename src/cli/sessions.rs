@@ -167,11 +167,9 @@ fn format_session(session: &Value, now_s: u64) -> [String; 9] {
     let full = full.map_or("?".to_owned(), |full| format!("{:.0} %", full * 100.0));
     let updated_s = session["updated_s"].as_u64().unwrap_or(now_s);
     let number = session["course"].to_string();
-    let held = session["recovery_held"].as_str();
     let course = match (&session["compacting"], session["countdown"].as_u64()) {
         (Value::Bool(true), _) => format!("{number}, compacting"),
         (_, Some(left)) => format!("{number}, clear in {left}"),
-        _ if held.is_some() => format!("{number}, no prompts"),
         (_, None) => number,
     };
     let age = match now_s.saturating_sub(updated_s) {

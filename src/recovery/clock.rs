@@ -29,11 +29,6 @@ pub enum RecoveryClock {
         /// A generation of unknown level carried the prompt. So the prompt is not repeated until the count advances.
         told: bool,
     },
-    /// Healthy, and a caution prompt went ahead of a cut. It stands for the prompt with which caution begins.
-    Ahead {
-        /// Generations of known level since that prompt, the one that carried the prompt included.
-        since: u32,
-    },
 }
 
 /// What is due with the next request.
@@ -76,7 +71,7 @@ impl RecoveryClock {
     /// What is due with the next request.
     pub const fn due_action(self) -> Option<RecoveryAction> {
         match self {
-            Self::Calm | Self::Ahead { .. } | Self::Caution { due: false, .. } => None,
+            Self::Calm | Self::Caution { due: false, .. } => None,
             Self::Caution { due: true, .. } => Some(RecoveryAction::Caution),
             Self::Critical { left: 0, .. } => Some(RecoveryAction::Course),
             Self::Critical { told: true, .. } => None,
@@ -106,25 +101,18 @@ impl RecoveryClock {
         };
         let caution = |due, since| Self::Caution { due, since };
         let critical = |left| Self::Critical { left, told: false };
-        let ahead = |since| match since < pace.caution_cadence {
-            true => Self::Ahead { since },
-            false => Self::Calm,
-        };
         match (before, level) {
             (before, HealthLevel::Unknown) => before.advance_without_level(events),
-            (Self::Calm, HealthLevel::Healthy) if events.carried_prompt => ahead(1),
-            (Self::Ahead { since }, HealthLevel::Healthy) => ahead(since.saturating_add(1)),
+            // A prompt that went ahead of a cut stands for that of the entry into caution.
+            (Self::Calm, HealthLevel::Healthy | HealthLevel::Caution) if events.carried_prompt => {
+                caution(pace.caution_cadence <= 1, 1)
+            }
             (_, HealthLevel::Healthy) => Self::Calm,
             (Self::Critical { left, .. }, HealthLevel::Critical) => {
                 critical(left.saturating_sub(1))
             }
             (_, HealthLevel::Critical) => critical(pace.critical_countdown),
-            (Self::Calm, HealthLevel::Caution) if !events.carried_prompt => caution(true, 0),
-            (Self::Calm, HealthLevel::Caution) => caution(pace.caution_cadence <= 1, 1),
-            (Self::Ahead { since }, HealthLevel::Caution) => {
-                let since = since.saturating_add(1);
-                caution(since >= pace.caution_cadence, since)
-            }
+            (Self::Calm, HealthLevel::Caution) => caution(true, 0),
             (Self::Caution { due, since }, HealthLevel::Caution) => {
                 let carried = events.carried_prompt;
                 let since = if carried { 1 } else { since.saturating_add(1) };
@@ -141,8 +129,7 @@ impl RecoveryClock {
     /// The clock after a generation without usage: counts stay, and a prompt that it carried is recorded.
     const fn advance_without_level(self, events: GenerationEvents) -> Self {
         match self {
-            Self::Calm if events.carried_prompt => Self::Ahead { since: 0 },
-            Self::Caution { .. } if events.carried_prompt => Self::Caution {
+            Self::Calm | Self::Caution { .. } if events.carried_prompt => Self::Caution {
                 due: false,
                 since: 0,
             },

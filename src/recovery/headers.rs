@@ -23,7 +23,7 @@ pub fn build_recovery_headers(
     let course = memory.course_number();
     let reminders = memory.reminders.notes().len();
     let values = [
-        memory.countdown().map(HeaderValue::from),
+        memory.clock.countdown().map(HeaderValue::from),
         (course > 1).then(|| course.into()),
         (reminders > 0).then(|| reminders.into()),
     ];

@@ -10,7 +10,7 @@ use crate::{conversation::Conversation, guard::Report, health::limits::HealthLim
 
 /// Below this window, in tokens, models are too small for a notice beside the user's question: one of 135M parameters
 /// answered the notice in view of the user in 3 of 5 chats.
-pub const LEAST_CHAT_WINDOW: u32 = 32_768;
+const LEAST_CHAT_WINDOW: u32 = 32_768;
 
 /// What holds recovery back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,26 +28,6 @@ pub enum RecoveryHold {
     },
 }
 
-/// What no cut can take of a request; estimated tokens.
-#[derive(Clone, Copy, Debug)]
-pub struct FixedTokens {
-    system_and_tools: u32,
-    with_task: u32,
-}
-
-impl FixedTokens {
-    /// What providers add outside of the body is none of it. Where they count the request as less than the estimate, that
-    /// counts. The slope of a calibration is that of newer texts, which may be denser.
-    pub fn from_report(report: &Report) -> Self {
-        let scale = (f64::from(report.expected) / f64::from(report.raw_after.max(1))).min(1.0);
-        let tokens = |raw: u32| (f64::from(raw) * scale) as u32;
-        Self {
-            system_and_tools: tokens(report.sent.system.saturating_add(report.sent.tools)),
-            with_task: tokens(report.fixed),
-        }
-    }
-}
-
 impl RecoveryHold {
     /// The hold of a chat in a small window; `chats`: the setting `recovery.chats`.
     pub fn of_chat(conversation: &Conversation, window: u32, chats: bool) -> Option<Self> {
@@ -55,49 +35,40 @@ impl RecoveryHold {
         is_small.then_some(Self::SmallChat)
     }
 
-    /// The hold where the fixed part is beyond a level.
-    pub fn of_fixed_part(fixed: FixedTokens, window: u32, limits: &HealthLimits) -> Option<Self> {
+    /// The hold where the fixed part of a planned request is beyond a level. What providers add outside of the body is none
+    /// of it; where they count the whole request as less than the estimate, that counts.
+    pub fn of_fixed_part(report: &Report, window: u32, limits: &HealthLimits) -> Option<Self> {
+        let scale = (f64::from(report.expected) / f64::from(report.raw_after.max(1))).min(1.0);
+        let tokens = |raw: u32| (f64::from(raw) * scale) as u32;
+        let tools = tokens(report.sent.system.saturating_add(report.sent.tools));
+        let all = tokens(report.fixed);
         let critical = limits.critical_max_tokens;
-        let lowest = critical.map_or(limits.optimal_max_tokens, |critical| {
-            critical.min(limits.optimal_max_tokens)
-        });
-        if fixed.with_task <= lowest {
-            return None;
-        }
-        let with_task = fixed.system_and_tools <= lowest;
-        let tokens = if with_task {
-            fixed.with_task
-        } else {
-            fixed.system_and_tools
-        };
-        let percent = u64::from(tokens) * 100 / u64::from(window.max(1));
-        Some(Self::FixedPart {
-            percent: u32::try_from(percent).unwrap_or(u32::MAX),
+        let optimal = limits.optimal_max_tokens;
+        let lowest = critical.map_or(optimal, |critical| critical.min(optimal));
+        let with_task = tools <= lowest;
+        let shown = if with_task { all } else { tools };
+        (all > lowest).then(|| Self::FixedPart {
+            percent: (u64::from(shown) * 100 / u64::from(window.max(1))) as u32,
             with_task,
             // Without a critical level there is no countdown.
-            above_critical: critical.is_none_or(|critical| fixed.with_task > critical),
+            above_critical: critical.is_none_or(|critical| all > critical),
         })
     }
 
     /// Whether prompts, tools and courses are held back, and not caution prompts alone.
     pub const fn holds_all(self) -> bool {
-        !matches!(
-            self,
-            Self::FixedPart {
-                above_critical: false,
-                ..
-            }
-        )
+        match self {
+            Self::SmallChat => true,
+            Self::FixedPart { above_critical, .. } => above_critical,
+        }
     }
 
     /// One word for the session API.
-    pub const fn as_str(self) -> &'static str {
+    pub const fn word(self) -> &'static str {
         match self {
             Self::SmallChat => "chat",
-            Self::FixedPart { with_task, .. } => match with_task {
-                true => "task",
-                false => "tools",
-            },
+            Self::FixedPart { with_task, .. } if with_task => "task",
+            Self::FixedPart { .. } => "tools",
         }
     }
 
@@ -108,17 +79,11 @@ impl RecoveryHold {
             Self::FixedPart { percent, .. } => Some(percent),
         }
     }
-
-    /// Whether both are the same but for figures.
-    pub const fn is_like(self, other: Self) -> bool {
-        self.holds_all() == other.holds_all()
-            && self.fixed_percent().is_some() == other.fixed_percent().is_some()
-    }
 }
 
 impl fmt::Display for RecoveryHold {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = match self {
+        let (what, percent) = match self {
             Self::SmallChat => {
                 return write!(
                     out,
@@ -126,11 +91,10 @@ impl fmt::Display for RecoveryHold {
                 );
             }
             Self::FixedPart {
-                with_task: true, ..
-            } => "system, tools and task",
-            Self::FixedPart { .. } => "system and tools",
+                percent, with_task, ..
+            } if *with_task => ("system, tools and task", percent),
+            Self::FixedPart { percent, .. } => ("system and tools", percent),
         };
-        let percent = self.fixed_percent().unwrap_or_default();
         write!(out, "{what} take {percent} % of the window")
     }
 }
@@ -144,13 +108,16 @@ mod tests {
         critical_max_tokens: Some(90),
     };
 
-    fn hold(system_and_tools: u32, with_task: u32, limits: HealthLimits) -> String {
-        let fixed = FixedTokens {
-            system_and_tools,
-            with_task,
+    fn hold(system_and_tools: u32, fixed: u32, limits: HealthLimits) -> String {
+        let mut report = Report {
+            fixed,
+            expected: 100,
+            raw_after: 100,
+            ..Report::default()
         };
-        RecoveryHold::of_fixed_part(fixed, 200, &limits).map_or("-".to_owned(), |hold| {
-            format!("{hold}, {}, {}", hold.as_str(), hold.holds_all())
+        report.sent.tools = system_and_tools;
+        RecoveryHold::of_fixed_part(&report, 200, &limits).map_or("-".to_owned(), |hold| {
+            format!("{hold}, {}, {}", hold.word(), hold.holds_all())
         })
     }
 

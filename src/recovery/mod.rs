@@ -68,12 +68,6 @@ pub enum RefusedAdditions {
 }
 
 impl RecoveryMemory {
-    /// Generations left before a clear, while critical; `None` where nothing counts them.
-    pub fn countdown(&self) -> Option<u32> {
-        let counts = !self.held.is_some_and(RecoveryHold::holds_all);
-        self.clock.countdown().filter(|_| counts)
-    }
-
     /// The number of the current course; the first is 1.
     pub fn course_number(&self) -> u32 {
         self.course.as_ref().map_or(1, |course| course.number)

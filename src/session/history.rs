@@ -97,12 +97,20 @@ impl History {
         let pairs = self.points[oldest..].windows(2);
         let growth = pairs.filter_map(|pair| {
             let [before, after] = pair else { return None };
-            let follows = after.generation == before.generation + 1;
-            let tokens = before.prompt_tokens.zip(after.prompt_tokens);
-            let (before, after) = tokens.filter(|_| follows)?;
-            Some(after.saturating_sub(before))
+            let generations = after.generation.saturating_sub(before.generation);
+            let growth = after.prompt_tokens?.saturating_sub(before.prompt_tokens?);
+            growth.checked_div(generations)
         });
         growth.max().unwrap_or(0)
+    }
+
+    /// Whether a prompt went with a generation after that one.
+    pub fn has_prompt_after(&self, generation: u32) -> bool {
+        let mut newest = self.points.iter().rev();
+        let mut newest = newest
+            .by_ref()
+            .take_while(|point| point.generation > generation);
+        newest.any(|point| point.marks.0 & Marks::INJECTED.0 != 0)
     }
 
     /// What was cut since the newest course began: all marks but that of prompts, which only add.

@@ -58,21 +58,15 @@ pub(in crate::format) fn write_empty_call(call: &ProxyToolCall) -> Value {
     }
 }
 
-/// The call with an id and with arguments that are the text of an object; `None` if it has both.
-pub(in crate::format) fn mend_call(call: &ProxyToolCall) -> Option<String> {
-    let arguments = ("arguments", call.object_text().into());
+/// Gives a call its id, and the text of an object as its arguments.
+pub(in crate::format) fn mend_call(call: &ProxyToolCall, json: &mut Value) {
+    let arguments = call.object_text().into();
     if call.legacy {
-        return call.with_members("", &[arguments]);
+        json["arguments"] = arguments;
+        return;
     }
-    let ids = [("id", json!(call.id)), ("type", "function".into())];
-    let with_id = call.with_members("", &ids);
-    let with_id = with_id.map(|json| ProxyToolCall {
-        json: json.into(),
-        ..call.clone()
-    });
-    let mended = with_id.as_ref().unwrap_or(call);
-    let mended = mended.with_members("/function", &[arguments]);
-    mended.or_else(|| with_id.map(|call| call.json.into()))
+    (json["id"], json["type"]) = (json!(call.id), "function".into());
+    json["function"]["arguments"] = arguments;
 }
 
 pub(in crate::format) fn result_item(call: &ProxyToolCall, text: &str) -> Box<str> {

@@ -49,10 +49,10 @@ pub(in crate::format) fn write_empty_call(call: &ProxyToolCall) -> Value {
     json!({"type": "tool_use", "id": &*call.id, "name": &*call.name, "input": {}})
 }
 
-/// The call with an id and with an object as its input; `None` if it has both.
-pub(in crate::format) fn mend_call(call: &ProxyToolCall) -> Option<String> {
-    let input = serde_json::from_str(&call.object_text()).unwrap_or_default();
-    call.with_members("", &[("id", json!(call.id)), ("input", input)])
+/// Gives a call its id, and an object as its input.
+pub(in crate::format) fn mend_call(call: &ProxyToolCall, json: &mut Value) {
+    json["id"] = json!(call.id);
+    json["input"] = serde_json::from_str(&call.object_text()).unwrap_or_default();
 }
 
 /// A block, which stands beside the other results of the same answer.

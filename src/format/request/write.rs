@@ -124,9 +124,15 @@ impl Format {
             if call.id.is_empty() && !call.legacy {
                 call.id = id(nth).into();
             }
-            let Some(mended) = in_format!(self, write::mend_call(call)) else {
+            let Ok(before) = serde_json::from_str::<Value>(&call.json) else {
                 continue;
             };
+            let mut mended = before.clone();
+            in_format!(self, write::mend_call(call, &mut mended));
+            if mended == before {
+                continue;
+            }
+            let mended = mended.to_string();
             said.message = match said.message.contains(&*call.json) {
                 true => said.message.replacen(&*call.json, &mended, 1).into(),
                 // The calls go back without what the model said beside them.
@@ -156,30 +162,6 @@ impl Format {
 }
 
 impl ProxyToolCall {
-    /// The call with its id and with these members of the value that `at` points to, which are set; `None` if it has them,
-    /// or was not kept.
-    pub(in crate::format) fn with_members(
-        &self,
-        at: &str,
-        members: &[(&str, Value)],
-    ) -> Option<String> {
-        let mut call: Value = serde_json::from_str(&self.json).ok()?;
-        let object = call.pointer_mut(at)?.as_object_mut()?;
-        let missing = members
-            .iter()
-            .filter(|(key, value)| object.get(*key) != Some(value));
-        let missing: Vec<_> = missing.cloned().collect();
-        if missing.is_empty() {
-            return None;
-        }
-        object.extend(
-            missing
-                .into_iter()
-                .map(|(key, value)| (key.to_owned(), value)),
-        );
-        Some(call.to_string())
-    }
-
     /// The object in the arguments as text, also where it was encoded twice; empty if they are none.
     pub(in crate::format) fn object_text(&self) -> String {
         let parse = |text: &str| serde_json::from_str(text).unwrap_or_default();

@@ -41,10 +41,10 @@ pub(in crate::format) fn write_empty_call(call: &ProxyToolCall) -> Value {
     json!({"type": "function_call", "call_id": id, "name": name, "arguments": "{}"})
 }
 
-/// The call with an id and with arguments that are the text of an object; `None` if it has both.
-pub(in crate::format) fn mend_call(call: &ProxyToolCall) -> Option<String> {
-    let arguments = call.object_text().into();
-    call.with_members("", &[("call_id", json!(call.id)), ("arguments", arguments)])
+/// Gives a call its id, and the text of an object as its arguments.
+pub(in crate::format) fn mend_call(call: &ProxyToolCall, json: &mut Value) {
+    json["call_id"] = json!(call.id);
+    json["arguments"] = call.object_text().into();
 }
 
 pub(in crate::format) fn result_item(call: &ProxyToolCall, text: &str) -> Box<str> {

@@ -71,8 +71,6 @@ pub struct PlanExplanation {
     pub next: Option<Removals>,
     /// Why recovery adds nothing to the request, or no caution prompts.
     pub recovery_held: Option<String>,
-    #[serde(skip)]
-    pub report: Report,
 }
 
 #[derive(Clone, Copy, Debug, Default, Serialize)]
@@ -146,7 +144,7 @@ pub fn explain_plan(
     conversation: &Conversation,
     policy: &Policy<'_>,
     model: ExplainedModel,
-) -> (Bytes, PlanExplanation) {
+) -> (Bytes, Report, PlanExplanation) {
     let calibration = model.calibration;
     let knowledge = SessionKnowledge {
         calibration,
@@ -172,10 +170,9 @@ pub fn explain_plan(
             None => Some(find_next_removals(conversation, policy, &plan, calibration)),
             Some(_) => None,
         },
-        report: report.clone(),
         ..PlanExplanation::new(policy, model, report.budget, as_it_came)
     };
-    (fitted, explanation)
+    (fitted, plan.report, explanation)
 }
 
 /// Explains a request that is no conversation that could be followed, and so goes as it came; `bytes` is its size. The

@@ -20,13 +20,13 @@ pub(super) use self::compaction_step::summary_user;
 use self::{
     cache_age::is_cache_cold,
     planned_request::session_policy,
-    prompt_timing::{GrowthCheck, precedes_cut, revise_rules},
+    prompt_timing::{PROMPT_TOKENS, precedes_cut, revise_rules},
     summary_due::caution_waits_since,
     trial::find_best_trial,
 };
 pub use self::{
     compaction_step::begin_compaction,
-    explain_model::{explain_model, explain_recovery},
+    explain_model::{explain_model, explain_request},
     plan_log::{log_cuts, log_plan, note_plan},
     planned_request::{PlannedRequest, guard_policy},
     refit::{clear_old_media, halve_request, keep_least, refit_request, remeasure_for_target},
@@ -42,10 +42,7 @@ use crate::{
         App, FollowedConversation, GuardMode, SessionContext,
         recovery_step::{PromptTiming, RecoveryRules, RecoveryStep},
     },
-    recovery::{
-        RecoveryHold,
-        tool::{RecallCount, RecallSource},
-    },
+    recovery::tool::{RecallCount, RecallSource},
     relay::{ModelAnswer, PrecedingText},
     session::{InheritedSession, ReasoningMemory, SessionState, reasoning_by_session::Maker},
     telemetry::trace::OpenSpan,
@@ -101,15 +98,16 @@ pub fn plan_request(
     };
     planned = replan_request(followed, planned);
     planned.caution_waits_since_ms = caution_waits_since(followed, &planned);
-    if let Some(revised) = revise_rules(&mut planned, rules) {
+    let cadence = rules.pace.caution_cadence;
+    if let Some(revised) = revise_rules(&planned, rules) {
         planned.recovery = begin_recovery(revised);
         planned = replan_request(followed, planned);
-    } else if precedes_cut(followed, &planned, GrowthCheck::Rough) {
+    } else if precedes_cut(followed, &planned, cadence, PROMPT_TOKENS) {
         let timing = PromptTiming::AheadOfCut;
         let mut ahead = planned.clone();
         ahead.recovery = begin_recovery(RecoveryRules { timing, ..rules });
         ahead = replan_request(followed, ahead);
-        if precedes_cut(followed, &ahead, GrowthCheck::Exact) {
+        if ahead.recovery.injected().is_some() && precedes_cut(followed, &ahead, cadence, 0) {
             planned = ahead;
         }
     }
@@ -253,16 +251,13 @@ fn replan_request(
 
 fn recovery_rules<'a>(session: &'a SessionContext, target: &Target) -> RecoveryRules<'a> {
     let settings = &session.app.config.recovery;
-    let state = session.inherited.state.as_ref();
-    let held = state.and_then(|state| state.recovery.held);
     RecoveryRules {
         settings,
         other_model: !is_same_model(&session.inherited, target),
         pace: settings.pace_for_model(&target.settings),
         wanted: settings.is_enabled_for(&target.settings, None) && session.options.recovers,
         timing: PromptTiming::WhenDue,
-        // As with the last request, until the plan tells.
-        hold: held.filter(|held| *held != RecoveryHold::SmallChat),
+        hold: None,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Whether a prompt goes with this request or another one.
+//! Whether a prompt goes with this request or another one, and what holds it back.
 //!
 //! A prompt asks the model to save what a cut would take. Beside the cut it comes too late: what it is about is gone, and
 //! the level falls without it. So it goes into the last request before a cut, if need be before it is due.
@@ -9,54 +9,32 @@ use crate::{
         FollowedConversation,
         recovery_step::{PromptTiming, RecoveryRules},
     },
-    recovery::{RecoveryAction, RecoveryHold, hold::FixedTokens},
+    recovery::{RecoveryAction, RecoveryHold},
 };
 
 /// Generations whose growth tells how large the next step may be.
 const GROWTH_GENERATIONS: usize = 4;
-/// A prompt with its tools may take this part of the budget, and so many tokens in a small one.
-const PROMPT_SHARE: u32 = 8;
-const PROMPT_TOKENS: u32 = 1_000;
-
-/// How a request is compared with what is left of the budget.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum GrowthCheck {
-    /// It has no prompt yet: any that comes near is planned with one.
-    Rough,
-    /// It has the prompt.
-    Exact,
-}
+/// What a prompt with its tools takes at most, in tokens.
+pub(super) const PROMPT_TOKENS: u32 = 1_000;
 
 /// The rules by which the request is planned again, where its plan shows that others hold for it.
 pub(super) fn revise_rules<'a>(
-    planned: &mut PlannedRequest,
+    planned: &PlannedRequest,
     rules: RecoveryRules<'a>,
 ) -> Option<RecoveryRules<'a>> {
-    let timing = match planned.caution_waits_since_ms {
-        Some(_) => PromptTiming::CautionWaits,
-        None if is_cut_below_prompt(planned) => PromptTiming::AllWait,
-        None => PromptTiming::WhenDue,
+    let waits = planned.caution_waits_since_ms.is_some() || is_cut_below_prompt(planned);
+    let (report, window) = (&planned.plan.report, planned.target.window.tokens);
+    let hold = RecoveryHold::of_fixed_part(report, window, &planned.limits);
+    let hold = hold.filter(|_| planned.recovery.may_begin());
+    let timing = match waits {
+        true => PromptTiming::Waits,
+        false => PromptTiming::WhenDue,
     };
-    let hold = match planned.recovery.depends_on_size() {
-        true => {
-            let fixed = FixedTokens::from_report(&planned.plan.report);
-            RecoveryHold::of_fixed_part(fixed, planned.target.window.tokens, &planned.limits)
-        }
-        false => rules.hold,
-    };
-    let is_like = match (rules.hold, hold) {
-        (Some(before), Some(hold)) => before.is_like(hold),
-        (before, hold) => before == hold,
-    };
-    if let Some(hold) = hold {
-        planned.recovery.note_hold(hold);
-    }
-    let revised = RecoveryRules {
+    (waits || hold.is_some()).then_some(RecoveryRules {
         timing,
         hold,
         ..rules
-    };
-    (timing != rules.timing || !is_like).then_some(revised)
+    })
 }
 
 /// Whether the request has a prompt beside a cut that brings it below the level of the prompt.
@@ -70,14 +48,16 @@ pub(super) fn is_cut_below_prompt(planned: &PlannedRequest) -> bool {
     report.is_cut_anew() && limit.is_some_and(|limit| report.expected <= limit)
 }
 
-/// Whether the session is healthy, and the request after this one is expected to be cut, so that a prompt goes with this one.
+/// Whether the session is healthy, and the request after this one is expected to be cut, if this one gets as many tokens
+/// more. Then a prompt goes with this one, once in a cadence.
 pub(super) fn precedes_cut(
     followed: FollowedConversation<'_>,
     planned: &PlannedRequest,
-    check: GrowthCheck,
+    cadence: u32,
+    more: u32,
 ) -> bool {
     let (report, inherited) = (&planned.plan.report, &followed.session.inherited);
-    let Some(state) = inherited.state.as_ref() else {
+    let Some(state) = &inherited.state else {
         return false;
     };
     let Some(last) = state.prompt_tokens else {
@@ -86,18 +66,12 @@ pub(super) fn precedes_cut(
     let growth = report.expected.saturating_sub(last);
     let growth = growth.max(state.history.largest_growth(GROWTH_GENERATIONS));
     let next = report.expected.saturating_add(growth);
-    let budget = report.budget.uncut_tokens();
-    let is_near = match check {
-        GrowthCheck::Rough => {
-            let prompt = (budget / PROMPT_SHARE).max(PROMPT_TOKENS);
-            planned.recovery.injected().is_none() && next.saturating_add(prompt) > budget
-        }
-        GrowthCheck::Exact => planned.recovery.injected().is_some() && next > budget,
-    };
-    is_near
+    let since = state.generations.saturating_sub(cadence.saturating_sub(1));
+    next.saturating_add(more) > report.budget.uncut_tokens()
         && next > planned.limits.optimal_max_tokens
         && planned.is_guarded()
         && planned.recovery.may_prompt_ahead()
+        && !state.history.has_prompt_after(since)
         && !report.is_cut_anew()
         && !report.over_budget
         && is_same_model(inherited, &planned.target)

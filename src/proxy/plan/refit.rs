@@ -114,8 +114,5 @@ pub fn remeasure_for_target(
     let policy = session_policy(&followed.session.app, target, planned.reasoning);
     planned.limits = level_limits(followed.conversation, &policy, target, &planned.knowledge);
     planned.plan.memory.stand_on(&policy);
-    let chats = followed.session.app.config.recovery.chats;
-    let recovery = &mut planned.recovery;
-    recovery.hold_chat(followed.conversation, policy.window, chats);
     planned
 }

@@ -54,11 +54,7 @@ impl RecoveryStep {
     }
 
     fn record_tool_round(&mut self, source: &RecallSource<'_>, said: &ModelAnswer) {
-        let mut said = said.clone();
-        let (place, round) = (self.place, self.rounds);
-        let id = |call| format!("call_{place}_{round}_{call}");
-        self.format.mend_calls(&mut said, id);
-        let said = &said;
+        let said = &self.mend_calls(said, self.rounds);
         if self.adds_nothing {
             // The model calls tools that it was not offered, and would do so again.
             self.rounds = self.max_rounds.saturating_add(1);
@@ -107,6 +103,14 @@ impl RecoveryStep {
         self.push_record(InjectionContent::Round(messages));
     }
 
+    /// The answer with calls that can be sent back.
+    fn mend_calls(&self, said: &ModelAnswer, round: u32) -> ModelAnswer {
+        let (place, mut said) = (self.place, said.clone());
+        let id = |call| format!("call_{place}_{round}_{call}");
+        self.format.mend_calls(&mut said, id);
+        said
+    }
+
     /// Records a round that is not sent: the client has its blocks all the same.
     fn record_dropped_round(&mut self, said: &ModelAnswer) {
         let dropped = dropped_rounds::drop_messages(self.format, &[&said.message]);
@@ -146,10 +150,7 @@ impl RecoveryStep {
             });
         }
         if !last.proxy_calls.is_empty() && last.client_calls > 0 {
-            let mut last = last.clone();
-            let (place, round) = (self.place, self.rounds + 1);
-            let id = |call| format!("call_{place}_{round}_{call}");
-            self.format.mend_calls(&mut last, id);
+            let last = self.mend_calls(last, self.rounds + 1);
             let (format, calls) = (self.format, &last.proxy_calls);
             let (reminders, lost) = (&mut self.memory.reminders, self.may_be_lost);
             let executed = tool::execute_calls(format, calls, reminders, lost, Some(source));

@@ -23,8 +23,8 @@ impl RecoveryStep {
         conversation: &Conversation,
         inherited: &InheritedSession,
         policy: &Policy<'_>,
+        due: Option<RecoveryAction>,
     ) {
-        let due = self.memory.clock.due_action();
         // A guessed window begins no course, since the real one may have room.
         let due = due.filter(|due| !(policy.is_open() && *due == RecoveryAction::Course));
         if due == Some(RecoveryAction::Course) || self.memory.clear_due || inherited.clear_requested

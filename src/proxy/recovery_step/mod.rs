@@ -50,10 +50,8 @@ pub struct RecoveryRules<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PromptTiming {
     WhenDue,
-    /// A due caution prompt waits for a summary, and so do the tools that would come with it.
-    CautionWaits,
-    /// No prompt goes with a cut that makes it needless.
-    AllWait,
+    /// A due prompt waits, and so do the tools that would come with it: a summary is expected, or a cut makes it needless.
+    Waits,
     /// A caution prompt goes before it is due, since the next request would be cut.
     AheadOfCut,
 }
@@ -113,20 +111,18 @@ impl RecoveryStep {
         }
         // The offer is worded in this language.
         this.memory.language = Some(this.language);
-        let clock = this.memory.clock;
-        this.memory.clock = this.clock_of_prompts(rules.timing);
-        this.choose_offer(conversation, policy, rules, mode);
+        let due = this.choose_due(rules.timing);
+        this.choose_offer(conversation, policy, rules, mode, due);
         if this.may_begin {
             let state = inherited.state.as_ref();
             let is_critical = state.is_some_and(|state| state.health == HealthLevel::Critical);
             let is_tight = is_critical && !policy.is_open();
             let tight = rules.settings.max_tool_result_chars;
             this.tight_chars = Some(tight).filter(|&chars| is_tight && chars > 0);
-            this.decide_due(conversation, inherited, policy);
+            this.decide_due(conversation, inherited, policy, due);
         } else if this.memory.held.is_some() && inherited.clear_requested {
             this.begin_ordered_course(conversation, inherited, policy);
         }
-        this.memory.clock = clock;
         let offers_reminders = this.offer.sure_tools().has_reminders();
         let adds_words = this.may_begin && (offers_reminders || this.events.carried_prompt);
         if !adds_words && !this.events.cleared {
@@ -135,23 +131,17 @@ impl RecoveryStep {
         this
     }
 
-    /// The clock by which prompts go with this request: the session's, but for what waits, is held back or goes ahead.
-    fn clock_of_prompts(&self, timing: PromptTiming) -> RecoveryClock {
-        let clock = self.memory.clock;
-        let waits = match clock.due_action() {
-            Some(RecoveryAction::Caution) => {
-                timing != PromptTiming::WhenDue || self.memory.held.is_some()
-            }
-            Some(RecoveryAction::Critical { .. }) => timing == PromptTiming::AllWait,
-            Some(RecoveryAction::Course) | None => false,
+    /// What the clock asks for, but for what waits, is held back or goes ahead.
+    fn choose_due(&self, timing: PromptTiming) -> Option<RecoveryAction> {
+        let due = match timing {
+            PromptTiming::AheadOfCut => Some(RecoveryAction::Caution),
+            _ => self.memory.clock.due_action(),
         };
-        match timing {
-            PromptTiming::AheadOfCut => RecoveryClock::Caution {
-                due: true,
-                since: 0,
-            },
-            _ if waits => RecoveryClock::Calm,
-            _ => clock,
+        match (timing, due?) {
+            (_, RecoveryAction::Course) => due,
+            (PromptTiming::Waits, _) => None,
+            (_, RecoveryAction::Caution) => due.filter(|_| self.memory.held.is_none()),
+            (_, RecoveryAction::Critical { .. }) => due,
         }
     }
 
@@ -211,6 +201,7 @@ impl RecoveryStep {
         policy: &Policy<'_>,
         rules: RecoveryRules<'_>,
         mode: GuardMode,
+        due: Option<RecoveryAction>,
     ) {
         let guard = policy.settings;
         let profile = *self.prompt_profile(policy.profile);
@@ -218,8 +209,7 @@ impl RecoveryStep {
         let offer_rules = OfferRules {
             recovery: rules.settings,
             recalls: guard.recall == RecallMode::Auto && guard.enabled && mode != GuardMode::Off,
-            // New reminder tools wait with the prompt, unless a cut brings them.
-            may_prompt: self.may_begin && rules.timing != PromptTiming::CautionWaits,
+            prompt_is_due: due.is_some_and(|due| due != RecoveryAction::Course),
             may_begin: self.may_begin,
             waits_for_cut: policy.profile.past_reasoning == PastReasoning::Refused,
             takes_entry: profile.tools_entry.is_some(),
@@ -256,12 +246,9 @@ impl RecoveryStep {
         self.injected
     }
 
-    /// Whether what the request is made of may hold recovery back: it acts, and nothing else does.
-    pub fn depends_on_size(&self) -> bool {
-        match self.memory.held {
-            Some(held) => held != RecoveryHold::SmallChat,
-            None => self.may_begin,
-        }
+    /// Whether what the request is made of may hold recovery back.
+    pub const fn may_begin(&self) -> bool {
+        self.may_begin
     }
 
     /// Whether a caution prompt may go ahead of a cut.
@@ -270,18 +257,11 @@ impl RecoveryStep {
         self.may_begin && is_calm && self.memory.held.is_none() && !self.events.cleared
     }
 
-    /// Notes the figures of what holds recovery back.
-    pub fn note_hold(&mut self, hold: RecoveryHold) {
-        let held = self.memory.held.as_mut().filter(|held| held.is_like(hold));
-        if let Some(held) = held {
-            *held = hold;
-        }
-    }
-
     /// What holds recovery back since this request.
     pub fn new_hold(&self) -> Option<RecoveryHold> {
-        let known = |hold: &RecoveryHold| self.inherited.held.is_some_and(|it| it.is_like(*hold));
-        self.memory.held.filter(|hold| !known(hold))
+        let (kind, known) = (self.memory.held, self.inherited.held);
+        let is_known = kind.map(|it| it.word()) == known.map(|it| it.word());
+        kind.filter(|_| !is_known)
     }
 
     /// The level of the prompt that is new with this request.

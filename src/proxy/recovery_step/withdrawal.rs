@@ -9,8 +9,7 @@ use crate::{
         profile::{Acceptance, Profile},
     },
     recovery::{
-        RecoveryAction, RecoveryHold, RecoveryMemory, RefusedAdditions, clock::GenerationEvents,
-        tool::Offer,
+        RecoveryAction, RecoveryMemory, RefusedAdditions, clock::GenerationEvents, tool::Offer,
     },
 };
 
@@ -146,17 +145,6 @@ impl RecoveryStep {
             self.memory.records.extend(rest);
         }
         dropped
-    }
-
-    /// Takes a window into account that turned out smaller: a chat has no prompt there. A course that begins with the request
-    /// stays, since the request is to get smaller anyway.
-    pub fn hold_chat(&mut self, conversation: &Conversation, window: u32, chats: bool) {
-        let hold = RecoveryHold::of_chat(conversation, window, chats);
-        if self.may_begin && hold.is_some() {
-            self.may_begin = false;
-            self.memory.held = hold;
-            self.withdraw_prompt();
-        }
     }
 
     /// Withdraws the tools and the prompt of this request. Returns whether there were any.

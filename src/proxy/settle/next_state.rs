@@ -100,8 +100,6 @@ fn recovery_memory(planned: &PlannedRequest, level: HealthLevel) -> recovery::Re
     }
     let level = match level {
         HealthLevel::Caution if !planned.target.has_meaningful_caution() => HealthLevel::Unknown,
-        // Nothing is due there, and a countdown has ended.
-        HealthLevel::Caution if planned.recovery.memory.held.is_some() => HealthLevel::Healthy,
         level => level,
     };
     let left_out = planned.plan.memory.list_left_out();

@@ -162,31 +162,16 @@ fn a_prompt_ahead_of_a_cut_stands_for_that_of_the_entry() {
         carried_prompt: true,
         ..GenerationEvents::default()
     };
+    let prompted = |since| RecoveryClock::Caution { due: false, since };
     let after = |before: RecoveryClock, level, events| before.advance_after(level, events, PACE);
-    let ahead = |since| RecoveryClock::Ahead { since };
-    assert_eq!(after(RecoveryClock::Calm, Healthy, carried), ahead(1));
-    assert_eq!(after(RecoveryClock::Calm, Unknown, carried), ahead(0));
-    let entered = after(RecoveryClock::Calm, Caution, carried);
-    assert_eq!(
-        entered,
-        RecoveryClock::Caution {
-            due: false,
-            since: 1
-        }
-    );
+    let calm = RecoveryClock::Calm;
+    assert_eq!(after(calm, Healthy, carried), prompted(1));
+    assert_eq!(after(calm, Caution, carried), prompted(1));
+    assert_eq!(after(calm, Unknown, carried), prompted(0));
     let quiet = GenerationEvents::default();
-    assert_eq!(after(ahead(1), Unknown, quiet), ahead(1));
-    assert_eq!(after(ahead(1), Critical, quiet), critical(5));
-    // No other goes within the cadence, whether the session was cut meanwhile or not.
-    let mut clock = ahead(1);
-    for since in 2..PACE.caution_cadence {
-        clock = after(clock, Healthy, quiet);
-        assert_eq!((clock, clock.due_action()), (ahead(since), None));
-    }
-    assert_eq!(after(clock, Healthy, quiet), RecoveryClock::Calm);
-    let entered = after(clock, Caution, quiet);
-    assert_eq!(entered.due_action(), Some(RecoveryAction::Caution));
-    assert_eq!(after(ahead(1), Caution, quiet).due_action(), None);
+    assert_eq!(after(prompted(1), Caution, quiet), prompted(2));
+    assert_eq!(after(prompted(1), Critical, quiet), critical(5));
+    assert_eq!(after(prompted(1), Healthy, quiet), calm);
 }
 
 fn level() -> impl Strategy<Value = HealthLevel> {

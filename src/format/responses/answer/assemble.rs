@@ -69,7 +69,13 @@ impl BlockAssembler<ResponsesAnswer> for KeptOutput {
         let calls = calls.iter().map(|call| {
             let item = self.items.blocks.get(call.slot);
             AssembledCall {
-                arguments: item.and_then(KeptItem::arguments),
+                arguments: item.and_then(|item| {
+                    // Some providers give the object itself.
+                    item.arguments.clone().or_else(|| {
+                        let call: Value = serde_json::from_slice(&item.json).ok()?;
+                        Some(call.get("arguments")?.to_string())
+                    })
+                }),
                 json: item.and_then(|item| item.to_json(false)),
             }
         });
@@ -78,17 +84,6 @@ impl BlockAssembler<ResponsesAnswer> for KeptOutput {
 }
 
 impl KeptItem {
-    /// The arguments as the model wrote them. Some providers give the object itself.
-    fn arguments(&self) -> Option<String> {
-        let value = || serde_json::from_slice::<Value>(&self.json).ok();
-        self.arguments
-            .clone()
-            .or_else(|| match &value()?["arguments"] {
-                Value::Null => Some(String::new()),
-                value => Some(value.to_string()),
-            })
-    }
-
     /// The item, maybe without its id; `None` if it is not whole, or not JSON.
     fn to_json(&self, without_id: bool) -> Option<String> {
         let json = match self.id_member.filter(|_| without_id) {
