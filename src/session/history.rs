@@ -1,4 +1,5 @@
-//! Window use of a session by generation, for the API and the dashboard. Nothing is decided by it.
+//! Window use of a session by generation, for the API and the dashboard. By it recovery expects a cut, and when the last
+//! prompt was; nothing else is decided by it.
 //!
 //! If there are more than [`MAX_POINTS`] points, neighbouring points are merged: a long session is shown in coarser
 //! steps.
@@ -106,11 +107,9 @@ impl History {
 
     /// Whether a prompt went with a generation after that one.
     pub fn has_prompt_after(&self, generation: u32) -> bool {
-        let mut newest = self.points.iter().rev();
-        let mut newest = newest
-            .by_ref()
-            .take_while(|point| point.generation > generation);
-        newest.any(|point| point.marks.0 & Marks::INJECTED.0 != 0)
+        let is_prompted = |point: &HistoryPoint| point.marks.0 & Marks::INJECTED.0 != 0;
+        let last = self.points.iter().rfind(|point| is_prompted(point));
+        last.is_some_and(|point| point.generation > generation)
     }
 
     /// What was cut since the newest course began: all marks but that of prompts, which only add.
@@ -297,6 +296,24 @@ mod tests {
         check(Marks::TRUNCATED, &["truncated", "folded"]);
         check(Marks::COURSE, &["course"]);
         check(Marks::CLEARED, &["cleared", "course"]);
+    }
+
+    #[test]
+    fn growth_and_prompts_of_the_newest_generations_are_found() {
+        let mut history = History::default();
+        for (generation, tokens, prompted) in [(1, 100, false), (2, 900, true), (6, 980, false)] {
+            history.add_point(HistoryPoint {
+                generation,
+                prompt_tokens: Some(tokens),
+                cached_tokens: None,
+                completion_tokens: None,
+                marks: Marks::default().with_mark(Marks::INJECTED, prompted),
+            });
+        }
+        assert_eq!(history.largest_growth(2), 800);
+        // Four generations grew by 80 together.
+        assert_eq!(history.largest_growth(1), 20);
+        assert!(history.has_prompt_after(1) && !history.has_prompt_after(2));
     }
 
     #[test]
