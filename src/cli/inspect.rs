@@ -20,11 +20,11 @@ use crate::{
     conversation::{Conversation, FORMATS, Format},
     guard::{
         Policy,
-        explain::{ExplainedModel, explain_plan},
+        explain::ExplainedModel,
         profile::{PROFILES, Profile, find_profile},
     },
     provider::{Registry, Window, WindowSource, fit_body_to_windows},
-    proxy::plan::explain_model,
+    proxy::plan::{explain_model, explain_request},
 };
 
 /// The profile of unknown providers; every provider accepts what it accepts.
@@ -86,7 +86,7 @@ pub(super) fn run(
         .map_err(|reason| fail(reason.to_string()))?;
     let (model, policy) =
         resolve_model(args, &conversation, &registry, &config).map_err(CommandError::Command)?;
-    let (fitted, explained) = explain_plan(&conversation, &policy, model);
+    let (fitted, explained) = explain_request(&conversation, &policy, model, &config.recovery);
     if let Some(path) = &args.output {
         fs::write(path, &fitted).map_err(|error| {
             CommandError::Command(format!("{}: cannot be written: {error}", path.display()))

@@ -21,6 +21,8 @@ settings! {
         /// Unset: the language of each conversation.
         pub language: Option<Language> = s.read_plain("language", WrittenLanguage::Auto).to_language();
         pub tools: AddTools = s.read_plain("tools", AddTools::WhenDue);
+        /// Whether requests without tools get prompts and courses in small windows, too.
+        pub chats: bool = s.read_plain("chats", false);
         /// Generations from one caution prompt to the next.
         pub caution_cadence: u32 = s.read_number("caution_cadence", 10, CADENCE, WHY_CADENCE);
         /// Generations from the first critical prompt to a new course.

@@ -94,11 +94,19 @@ impl RecoveryClock {
         events: GenerationEvents,
         pace: RecoveryPace,
     ) -> Self {
-        let before = if events.cleared { Self::Calm } else { self };
+        let (before, events) = match events.cleared {
+            // A prompt stands before the clear.
+            true => (Self::Calm, GenerationEvents::default()),
+            false => (self, events),
+        };
         let caution = |due, since| Self::Caution { due, since };
         let critical = |left| Self::Critical { left, told: false };
         match (before, level) {
             (before, HealthLevel::Unknown) => before.advance_without_level(events),
+            // A prompt that went ahead of a cut stands for that of the entry into caution.
+            (Self::Calm, HealthLevel::Healthy | HealthLevel::Caution) if events.carried_prompt => {
+                caution(pace.caution_cadence <= 1, 1)
+            }
             (_, HealthLevel::Healthy) => Self::Calm,
             (Self::Critical { left, .. }, HealthLevel::Critical) => {
                 critical(left.saturating_sub(1))
@@ -121,7 +129,7 @@ impl RecoveryClock {
     /// The clock after a generation without usage: counts stay, and a prompt that it carried is recorded.
     const fn advance_without_level(self, events: GenerationEvents) -> Self {
         match self {
-            Self::Caution { .. } if events.carried_prompt => Self::Caution {
+            Self::Calm | Self::Caution { .. } if events.carried_prompt => Self::Caution {
                 due: false,
                 since: 0,
             },

@@ -13,6 +13,7 @@
 pub mod clock;
 pub mod course;
 pub mod headers;
+pub mod hold;
 pub mod language;
 pub mod reminder;
 pub mod tool;
@@ -28,6 +29,7 @@ pub use crate::config::{
 };
 use crate::guard::injections::{Course, InjectionRecord, ToolSet};
 pub use clock::{RecoveryAction, RecoveryClock};
+pub use hold::RecoveryHold;
 pub use reminder::{Reminder, Reminders};
 
 /// Recovery's part of a session state.
@@ -49,6 +51,8 @@ pub struct RecoveryMemory {
     pub clears: u32,
     /// The additions without which the session continues.
     pub refused: RefusedAdditions,
+    /// Why the last request had nothing new of recovery, or no caution prompt.
+    pub held: Option<RecoveryHold>,
 }
 
 /// Additions of recovery that a provider refused.

@@ -1,4 +1,5 @@
-//! Window use of a session by generation, for the API and the dashboard. Nothing is decided by it.
+//! Window use of a session by generation, for the API and the dashboard. By it recovery expects a cut, and when the last
+//! prompt was; nothing else is decided by it.
 //!
 //! If there are more than [`MAX_POINTS`] points, neighbouring points are merged: a long session is shown in coarser
 //! steps.
@@ -89,6 +90,26 @@ impl Default for History {
 impl History {
     pub fn points(&self) -> &[HistoryPoint] {
         &self.points
+    }
+
+    /// The most by which the prompt grew from one generation to the next, among the newest `generations`.
+    pub fn largest_growth(&self, generations: usize) -> u32 {
+        let oldest = self.points.len().saturating_sub(generations + 1);
+        let pairs = self.points[oldest..].windows(2);
+        let growth = pairs.filter_map(|pair| {
+            let [before, after] = pair else { return None };
+            let generations = after.generation.saturating_sub(before.generation);
+            let growth = after.prompt_tokens?.saturating_sub(before.prompt_tokens?);
+            growth.checked_div(generations)
+        });
+        growth.max().unwrap_or(0)
+    }
+
+    /// Whether a prompt went with a generation after that one.
+    pub fn has_prompt_after(&self, generation: u32) -> bool {
+        let is_prompted = |point: &HistoryPoint| point.marks.0 & Marks::INJECTED.0 != 0;
+        let last = self.points.iter().rfind(|point| is_prompted(point));
+        last.is_some_and(|point| point.generation > generation)
     }
 
     /// What was cut since the newest course began: all marks but that of prompts, which only add.
@@ -275,6 +296,24 @@ mod tests {
         check(Marks::TRUNCATED, &["truncated", "folded"]);
         check(Marks::COURSE, &["course"]);
         check(Marks::CLEARED, &["cleared", "course"]);
+    }
+
+    #[test]
+    fn growth_and_prompts_of_the_newest_generations_are_found() {
+        let mut history = History::default();
+        for (generation, tokens, prompted) in [(1, 100, false), (2, 900, true), (6, 980, false)] {
+            history.add_point(HistoryPoint {
+                generation,
+                prompt_tokens: Some(tokens),
+                cached_tokens: None,
+                completion_tokens: None,
+                marks: Marks::default().with_mark(Marks::INJECTED, prompted),
+            });
+        }
+        assert_eq!(history.largest_growth(2), 800);
+        // Four generations grew by 80 together.
+        assert_eq!(history.largest_growth(1), 20);
+        assert!(history.has_prompt_after(1) && !history.has_prompt_after(2));
     }
 
     #[test]

@@ -3,7 +3,11 @@
 use serde_json::{Value, json};
 
 use super::{SessionState, SessionView};
-use crate::{guard::injections::InjectionContent, health::HealthLevel, recovery::RecoveryClock};
+use crate::{
+    guard::injections::InjectionContent,
+    health::HealthLevel,
+    recovery::{RecoveryClock, RecoveryHold},
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportReader {
@@ -68,6 +72,8 @@ fn describe_state(view: &SessionView) -> Value {
             RecoveryClock::Critical { .. } => "critical",
         },
         "countdown": recovery.clock.countdown(),
+        "recovery_held": recovery.held.map(RecoveryHold::word),
+        "fixed_percent": recovery.held.and_then(RecoveryHold::fixed_percent),
         "clear_pending": view.clear_pending,
         "compact_pending": view.compact_pending,
         "auto_compact": match view.auto_compact {

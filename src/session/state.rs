@@ -27,7 +27,7 @@ pub const MAX_BYTES: usize = 128 << 10;
 
 /// First byte of every stored state; changes with the encoding, so with every field or variant that is added, moved or
 /// removed in [`SessionState`]. 0.1.0 writes 14: a release that takes 15 keeps a copy of the structs that it changes, to
-/// read 13 with, and takes the next `FORMAT` of both stores.
+/// read 14 with, and takes the next `FORMAT` of both stores.
 const VERSION: u8 = 14;
 
 /// Random id of a generation, never shown to clients.

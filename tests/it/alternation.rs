@@ -59,6 +59,7 @@ async fn proxy_before(up: &RunningModel, threshold: f64) -> RunningProxy {
     let proxy = up.provider.proxy().set(|config| {
         config.models.insert("m".into(), model_with_courses(WINDOW));
         config.guard.clear.enabled = false;
+        config.recovery.chats = true;
         config.compaction.auto = threshold < 1.0;
         config.compaction.threshold = threshold;
         config.compaction.max_summary_tokens = 1_000;

@@ -5,8 +5,11 @@ mod abuse;
 mod apart;
 mod api;
 mod ask;
+mod cuts;
 mod fails;
 mod followed;
+mod held;
+mod mended;
 mod messages;
 mod mixed;
 mod off;
@@ -46,6 +49,8 @@ fn proxy_before(up: &RunningModel, model: &Shape) -> ProxyBuilder {
         config.guard.clear.enabled = false;
         // So is the look-up of what was cut.
         config.guard.recall = plimsoll::config::RecallMode::Off;
+        // These windows are small. What is left alone there is tested in `held`.
+        config.recovery.chats = true;
     })
 }
 

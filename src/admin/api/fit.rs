@@ -14,13 +14,13 @@ use super::{Requester, shorten_word};
 use crate::{
     conversation::{FORMATS, Format, IndexError},
     error::Failure,
-    guard::explain::{ExplainedModel, PlanExplanation, explain_plan, explain_unguarded},
+    guard::explain::{ExplainedModel, PlanExplanation, explain_unguarded},
     http::{answer, body::RequestBody, model_access::no_such_model, tasks::run_beside_tasks},
     provider::Target,
     proxy::{
         App,
         outgoing::{chosen_provider, look_up_for_client},
-        plan::{explain_model, guard_policy},
+        plan::{explain_model, explain_request, guard_policy},
     },
     telemetry::record::RequestRecord,
     wire::{Body, model::shallow_parse},
@@ -109,7 +109,7 @@ fn fit_request(
         ..explain_model(name, Some(&target), target.window, &policy, conversation)
     };
     Ok(match indexed {
-        Ok(conversation) => explain_plan(&conversation, &policy, model),
+        Ok(conversation) => explain_request(&conversation, &policy, model, &app.config.recovery),
         Err(why) => {
             let report = explain_unguarded(request.len(), why, &policy, model);
             (request, report)

@@ -277,7 +277,7 @@ fn reports_of_the_guard_are_described() {
         settings: &settings,
     };
     let conversation = chat::index_body(body.into()).unwrap();
-    let (_, explained) = explain_plan(&conversation, &policy, model.clone());
+    let (_, _, explained) = explain_plan(&conversation, &policy, model.clone());
     assert!(explained.removals.folded.is_some() && !explained.truncated.is_empty());
     assert!(explained.next.is_some_and(|next| next.folded.is_some()));
     check("FitReport", &explained);

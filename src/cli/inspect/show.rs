@@ -21,6 +21,10 @@ pub(super) fn write_explanation(
     write_table(out, &describe_makeup(explained))?;
     writeln!(out, "\nwhat is done (messages count from 0)")?;
     write_lines(out, &describe_edits(explained))?;
+    if let Some(held) = &explained.recovery_held {
+        writeln!(out, "\nrecovery is held back")?;
+        writeln!(out, "  {held}")?;
+    }
     let Some(next) = &explained.next else {
         return Ok(());
     };

@@ -31,6 +31,10 @@ pub trait BlockAnswer: AnswerEvents + Sized {
     /// the next answer, and its last chunk may have more than the finish reason.
     const IS_LIST: bool = true;
 
+    /// A text that stands in an answer of which the client would get no block, in a format in which an answer must have one
+    /// to be sent back: the text itself, the block, and the events of a stream that bring it.
+    const ONLY_BLOCK: Option<[&'static str; 3]> = None;
+
     /// The finish reason of an answer without calls, in a format in which the finish reason says that there are calls.
     const END_REASON: Option<&'static str> = None;
 

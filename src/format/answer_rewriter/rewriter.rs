@@ -9,7 +9,8 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use super::{
-    BlockAnswer, BlockState, EventAction, JoinedResponse, block_state::TrackedEvent, replace_data,
+    BlockAnswer, BlockState, EventAction, JoinedResponse, block_state::TrackedEvent,
+    block_tracker::TrackedBlock, replace_data,
 };
 use crate::{
     conversation::edit::Edits,
@@ -162,10 +163,24 @@ impl<A: BlockAnswer> FormatRewriter<A> {
             return EventAction::Drop;
         }
         joined.edit_model(&event.message.data, &event.answer, &mut edits);
-        if edits.is_empty() {
+        let only = A::ONLY_BLOCK.filter(|_| {
+            let blocks = &current.blocks.blocks;
+            let had_any = joined.continued || !blocks.is_empty();
+            let has_none = joined.next_index == 0 && blocks.iter().all(TrackedBlock::is_removed);
+            event.answer.find_finish().is_some() && had_any && has_none
+        });
+        if edits.is_empty() && only.is_none() {
             return EventAction::Pass;
         }
         let json = edits.apply(&event.message.data).to_bytes();
-        EventAction::Replace(replace_data(&event.raw, &event.message, &json))
+        let edited = replace_data(&event.raw, &event.message, &json);
+        EventAction::Replace(match only {
+            Some([text, _, events]) => {
+                let text = text.as_bytes().into();
+                joined.visible.push_text(text, &mut joined.summarizer);
+                [events.as_bytes(), &edited].concat().into()
+            }
+            None => edited,
+        })
     }
 }

@@ -101,6 +101,13 @@ impl<A: BlockAnswer> JoinedResponse<A> {
         if blocks.iter().all(|block| block.is_removed) {
             // The comma behind them.
             earlier.pop();
+            let had_any = self.continued || !blocks.is_empty();
+            if let Some([text, block, _]) = A::ONLY_BLOCK.filter(|_| had_any && earlier.is_empty())
+            {
+                let text = text.as_bytes().into();
+                self.visible.push_text(text, &mut self.summarizer);
+                earlier = block.into();
+            }
         }
         if !earlier.is_empty() {
             edits.insert(list.start + 1, earlier);

@@ -58,6 +58,17 @@ pub(in crate::format) fn write_empty_call(call: &ProxyToolCall) -> Value {
     }
 }
 
+/// Gives a call its id, and the text of an object as its arguments.
+pub(in crate::format) fn mend_call(call: &ProxyToolCall, json: &mut Value) {
+    let arguments = call.object_text().into();
+    if call.legacy {
+        json["arguments"] = arguments;
+        return;
+    }
+    (json["id"], json["type"]) = (json!(call.id), "function".into());
+    json["function"]["arguments"] = arguments;
+}
+
 pub(in crate::format) fn result_item(call: &ProxyToolCall, text: &str) -> Box<str> {
     let message = match call.legacy {
         true => json!({"role": "function", "name": &*call.name, "content": text}),

@@ -49,6 +49,12 @@ pub(in crate::format) fn write_empty_call(call: &ProxyToolCall) -> Value {
     json!({"type": "tool_use", "id": &*call.id, "name": &*call.name, "input": {}})
 }
 
+/// Gives a call its id, and an object as its input.
+pub(in crate::format) fn mend_call(call: &ProxyToolCall, json: &mut Value) {
+    json["id"] = json!(call.id);
+    json["input"] = serde_json::from_str(&call.object_text()).unwrap_or_default();
+}
+
 /// A block, which stands beside the other results of the same answer.
 pub(in crate::format) fn result_item(call: &ProxyToolCall, text: &str) -> Box<str> {
     let block = json!({"type": "tool_result", "tool_use_id": &*call.id, "content": text});

@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use serde_json::Value;
 
 #[cfg(test)]
 use crate::format::tests::toy;
@@ -116,6 +117,31 @@ impl Format {
         }
     }
 
+    /// Makes the calls of an answer such that they can be sent back: with an id, and arguments that are an object. Providers
+    /// refuse others, although the model may have written them. `id`: for the calls that have none, by their number.
+    pub fn mend_calls(self, said: &mut ModelAnswer, id: impl Fn(usize) -> String) {
+        for (nth, call) in said.proxy_calls.iter_mut().enumerate() {
+            if call.id.is_empty() && !call.legacy {
+                call.id = id(nth).into();
+            }
+            let Ok(before) = serde_json::from_str::<Value>(&call.json) else {
+                continue;
+            };
+            let mut mended = before.clone();
+            in_format!(self, write::mend_call(call, &mut mended));
+            if mended == before {
+                continue;
+            }
+            let mended = mended.to_string();
+            said.message = match said.message.contains(&*call.json) {
+                true => said.message.replacen(&*call.json, &mended, 1).into(),
+                // The calls go back without what the model said beside them.
+                false => Box::default(),
+            };
+            call.json = mended.into();
+        }
+    }
+
     /// The result of a call, for [`Self::write_entries`] or for a place among other results; `text` is not escaped.
     pub fn result_item(self, call: &ProxyToolCall, text: &str) -> Box<str> {
         in_format!(self, write::result_item(call, text))
@@ -132,6 +158,19 @@ impl Format {
 
     pub fn text_request(self, request: &TextRequest<'_>) -> Bytes {
         in_format!(self, write::text_request(request))
+    }
+}
+
+impl ProxyToolCall {
+    /// The object in the arguments as text, also where it was encoded twice; empty if they are none.
+    pub(in crate::format) fn object_text(&self) -> String {
+        let parse = |text: &str| serde_json::from_str(text).unwrap_or_default();
+        let is_object = |text: &str| matches!(parse(text), Value::Object(_));
+        match parse(&self.arguments) {
+            Value::Object(_) => self.arguments.to_string(),
+            Value::String(inner) if is_object(&inner) => inner,
+            _ => "{}".to_owned(),
+        }
     }
 }
 

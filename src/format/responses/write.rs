@@ -41,6 +41,12 @@ pub(in crate::format) fn write_empty_call(call: &ProxyToolCall) -> Value {
     json!({"type": "function_call", "call_id": id, "name": name, "arguments": "{}"})
 }
 
+/// Gives a call its id, and the text of an object as its arguments.
+pub(in crate::format) fn mend_call(call: &ProxyToolCall, json: &mut Value) {
+    json["call_id"] = json!(call.id);
+    json["arguments"] = call.object_text().into();
+}
+
 pub(in crate::format) fn result_item(call: &ProxyToolCall, text: &str) -> Box<str> {
     let output = json!({"type": "function_call_output", "call_id": &*call.id, "output": text});
     output.to_string().into()

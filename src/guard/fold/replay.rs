@@ -380,6 +380,11 @@ impl Replay<'_> {
         now.live.saturating_add(self.note.weigh(ledger))
     }
 
+    /// Raw tokens of what no cut can take.
+    pub(in crate::guard) fn fixed_tokens(&self) -> u32 {
+        self.budgets.fixed_tokens()
+    }
+
     /// Raw tokens of the conversation with these cuts and a ledger of so many.
     pub(in crate::guard) fn sent_tokens(&self, state: &CutState, ledger: u32) -> u32 {
         let sent = self.weights.sum_sent(state);

@@ -127,6 +127,7 @@ pub(in crate::guard) fn assemble_plan(
         answer_cap,
         over_budget: raw_after > fit.high,
         sent,
+        fixed: fit.replay.fixed_tokens(),
         cleared,
         ..measured.report_untouched(knowledge)
     };

@@ -69,6 +69,8 @@ pub struct PlanExplanation {
     pub removals: Removals,
     /// What goes with the next cut, as things stand; `None` where the guard stands back.
     pub next: Option<Removals>,
+    /// Why recovery adds nothing to the request, or no caution prompts.
+    pub recovery_held: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Serialize)]
@@ -142,7 +144,7 @@ pub fn explain_plan(
     conversation: &Conversation,
     policy: &Policy<'_>,
     model: ExplainedModel,
-) -> (Bytes, PlanExplanation) {
+) -> (Bytes, Report, PlanExplanation) {
     let calibration = model.calibration;
     let knowledge = SessionKnowledge {
         calibration,
@@ -170,7 +172,7 @@ pub fn explain_plan(
         },
         ..PlanExplanation::new(policy, model, report.budget, as_it_came)
     };
-    (fitted, explanation)
+    (fitted, plan.report, explanation)
 }
 
 /// Explains a request that is no conversation that could be followed, and so goes as it came; `bytes` is its size. The

@@ -65,6 +65,8 @@ pub struct Report {
     pub shares: TokenShares,
     /// The client's part of the request as it goes out, by kind. Injections do not count.
     pub sent: TokenShares,
+    /// What no cut can take: system messages, the task's words, tools and what else stands beside the messages; raw tokens.
+    pub fixed: u32,
 }
 
 /// The header word of JSON that is no conversation, and goes out unchanged.
@@ -94,6 +96,13 @@ pub struct FoldReport {
 }
 
 impl Report {
+    /// Whether a cut of earlier messages is new with this request.
+    pub fn is_cut_anew(&self) -> bool {
+        self.folded.is_some_and(|folded| folded.new)
+            || self.cleared.as_ref().is_some_and(|cleared| cleared.new)
+            || self.texts.cut
+    }
+
     /// The value of the `x-plimsoll-actions` header.
     pub fn format_actions(&self) -> String {
         let truncated = Some(self.truncated.len()).filter(|count| *count > 0);

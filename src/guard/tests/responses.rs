@@ -312,7 +312,7 @@ fn time_is_linear_in_calls_that_wait() {
         waiting,
     ] {
         let conversation = RESPONSES.index(format!(r#"{{"input":[{user},{list}]}}"#).into());
-        let (_, explained) = explain_plan(&conversation, &policy, ExplainedModel::default());
+        let (_, _, explained) = explain_plan(&conversation, &policy, ExplainedModel::default());
         assert_eq!(explained.stands_back.map(|it| it.word), None);
     }
 }

@@ -4,7 +4,7 @@
 //!
 //! - without asking for the usage of a stream,
 //! - without the cache markers that the proxy added, and with or without the members that answers lack,
-//! - with the prompt elsewhere, and then without any of recovery's additions,
+//! - with the prompt elsewhere, then without rounds of the proxy's tools, and then without any of recovery's additions,
 //! - without old images,
 //! - asking the provider to drop thinking, and then without thinking ([`super::thinking_remedy`]),
 //! - smaller, if the conversation was too long ([`super::overflow_retry`]).
@@ -31,7 +31,7 @@ use crate::{
     proxy::{
         ClientRequest, PlacedRequest,
         outgoing::clean_answer_headers,
-        plan::{plan_without_additions, plan_without_prompt_after_tool},
+        plan::{plan_without_additions, plan_without_prompt_after_tool, plan_without_rounds},
     },
     unix_time::unix_ms_now,
 };
@@ -167,7 +167,9 @@ impl Attempt {
                 return remedy.prepare_without_drop(request, placed, extras, named);
             }
             Refusal::Additions => {
-                if !placed.try_replan(request, plan_without_prompt_after_tool) {
+                let replanned = placed.try_replan(request, plan_without_prompt_after_tool)
+                    || placed.try_replan(request, plan_without_rounds);
+                if !replanned {
                     self.additions_refused = true;
                     placed.change_plan(request, plan_without_additions);
                 }

@@ -1,11 +1,18 @@
 //! What a report says of the model that a request is fitted to.
 
+use bytes::Bytes;
+
 use crate::{
-    config::ModelConfig,
+    config::{ModelConfig, RecoveryConfig},
     conversation::Conversation,
-    guard::{self, PastAnswers, Policy, budget::default_budget, explain::ExplainedModel},
-    health::limits::choose_health_limits,
+    guard::{
+        self, PastAnswers, Policy,
+        budget::default_budget,
+        explain::{ExplainedModel, PlanExplanation, explain_plan},
+    },
+    health::limits::{HealthLimits, choose_health_limits},
     provider::{Target, Window},
+    recovery::RecoveryHold,
 };
 
 /// `target` is `None` where nobody serves the model, and `conversation` where the request has none.
@@ -32,4 +39,23 @@ pub fn explain_model(
         window_source: window.source.display_name(),
         ..ExplainedModel::default()
     }
+}
+
+/// The request as it would go out first in a session, and why, with what holds recovery back.
+pub fn explain_request(
+    conversation: &Conversation,
+    policy: &Policy<'_>,
+    model: ExplainedModel,
+    recovery: &RecoveryConfig,
+) -> (Bytes, PlanExplanation) {
+    let limits = HealthLimits {
+        optimal_max_tokens: model.caution_above,
+        critical_max_tokens: model.critical_above,
+    };
+    let (fitted, report, mut explained) = explain_plan(conversation, policy, model);
+    let window = explained.window.tokens;
+    let hold = RecoveryHold::of_chat(conversation, window, recovery.chats);
+    let hold = hold.or_else(|| RecoveryHold::of_fixed_part(&report, window, &limits));
+    explained.recovery_held = hold.filter(|_| recovery.enabled).map(|it| it.to_string());
+    (fitted, explained)
 }

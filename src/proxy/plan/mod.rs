@@ -6,6 +6,7 @@ mod compaction_step;
 mod explain_model;
 mod plan_log;
 mod planned_request;
+mod prompt_timing;
 mod refit;
 pub(super) mod summary_due;
 mod trial;
@@ -17,12 +18,15 @@ use std::{
 
 pub(super) use self::compaction_step::summary_user;
 use self::{
-    cache_age::is_cache_cold, planned_request::session_policy, summary_due::caution_waits_since,
+    cache_age::is_cache_cold,
+    planned_request::session_policy,
+    prompt_timing::{PROMPT_TOKENS, precedes_cut, revise_rules},
+    summary_due::caution_waits_since,
     trial::find_best_trial,
 };
 pub use self::{
     compaction_step::begin_compaction,
-    explain_model::explain_model,
+    explain_model::{explain_model, explain_request},
     plan_log::{log_cuts, log_plan, note_plan},
     planned_request::{PlannedRequest, guard_policy},
     refit::{clear_old_media, halve_request, keep_least, refit_request, remeasure_for_target},
@@ -36,7 +40,7 @@ use crate::{
     provider::Target,
     proxy::{
         App, FollowedConversation, GuardMode, SessionContext,
-        recovery_step::{RecoveryRules, RecoveryStep},
+        recovery_step::{PromptTiming, RecoveryRules, RecoveryStep},
     },
     recovery::tool::{RecallCount, RecallSource},
     relay::{ModelAnswer, PrecedingText},
@@ -94,12 +98,18 @@ pub fn plan_request(
     };
     planned = replan_request(followed, planned);
     planned.caution_waits_since_ms = caution_waits_since(followed, &planned);
-    if planned.caution_waits_since_ms.is_some() {
-        planned.recovery = begin_recovery(RecoveryRules {
-            caution_waits: true,
-            ..rules
-        });
+    let cadence = rules.pace.caution_cadence;
+    if let Some(revised) = revise_rules(&planned, rules) {
+        planned.recovery = begin_recovery(revised);
         planned = replan_request(followed, planned);
+    } else if precedes_cut(followed, &planned, cadence, PROMPT_TOKENS) {
+        let timing = PromptTiming::AheadOfCut;
+        let mut ahead = planned.clone();
+        ahead.recovery = begin_recovery(RecoveryRules { timing, ..rules });
+        ahead = replan_request(followed, ahead);
+        if ahead.recovery.injected().is_some() && precedes_cut(followed, &ahead, cadence, 0) {
+            planned = ahead;
+        }
     }
     planned.guard_took = begun.elapsed();
     planned
@@ -216,6 +226,18 @@ pub fn plan_without_prompt_after_tool(
     Some(replan_request(followed, planned))
 }
 
+/// Plans without rounds that a provider refuses, but with all else that recovery adds; `None` if there are no such rounds.
+pub fn plan_without_rounds(
+    followed: FollowedConversation<'_>,
+    planned: &PlannedRequest,
+) -> Option<PlannedRequest> {
+    let mut planned = planned.clone();
+    planned
+        .recovery
+        .withdraw_rounds()
+        .then(|| replan_request(followed, planned))
+}
+
 /// Plans with as much of what the proxy adds as can be sent.
 fn replan_request(
     followed: FollowedConversation<'_>,
@@ -234,7 +256,8 @@ fn recovery_rules<'a>(session: &'a SessionContext, target: &Target) -> RecoveryR
         other_model: !is_same_model(&session.inherited, target),
         pace: settings.pace_for_model(&target.settings),
         wanted: settings.is_enabled_for(&target.settings, None) && session.options.recovers,
-        caution_waits: false,
+        timing: PromptTiming::WhenDue,
+        hold: None,
     }
 }
 

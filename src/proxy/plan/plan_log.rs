@@ -29,6 +29,14 @@ pub fn log_plan(session: SessionId, planned: &PlannedRequest) {
         for action in planned.recovery.action_words() {
             tracing::info!(%session, action, "recovery: {action}");
         }
+        if let Some(hold) = planned.recovery.new_hold() {
+            let what = match hold.holds_all() {
+                true => "no prompts, tools or courses",
+                false => "no caution prompts",
+            };
+            let action = format!("{hold}: {what}");
+            tracing::info!(%session, action, "recovery: {action}");
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! Plans a request again for a smaller window, after its provider refused it as too long.
 
 use super::{
-    begin_planning, level_limits, planned_request::session_policy, replan_request,
-    trial::find_best_trial,
+    begin_planning, level_limits, planned_request::session_policy,
+    prompt_timing::is_cut_below_prompt, replan_request, trial::find_best_trial,
 };
 use crate::{
     guard::{self, Plan},
@@ -37,6 +37,10 @@ pub fn refit_request(
     }
     let trial = find_best_trial(followed, &planned, is_smaller)?;
     trial.take_over(&mut planned);
+    if is_cut_below_prompt(&planned) {
+        planned.recovery.withdraw_prompt();
+        find_best_trial(followed, &planned, is_smaller)?.take_over(&mut planned);
+    }
     planned.guard_took += begun.elapsed();
     planned.refits += 1;
     Some(planned)

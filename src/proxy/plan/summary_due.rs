@@ -92,7 +92,10 @@ pub(super) fn caution_waits_since(
 
 /// Whether a summary was taken over with this request, is running, or will begin with it, while compaction is on and works.
 /// What a summary that was taken over has freed shows in the level after this request's answer.
-fn expects_summary(followed: FollowedConversation<'_>, planned: &PlannedRequest) -> bool {
+pub(super) fn expects_summary(
+    followed: FollowedConversation<'_>,
+    planned: &PlannedRequest,
+) -> bool {
     let (session, conversation) = (followed.session, followed.conversation);
     if !compacts_automatically(session, planned) {
         return false;

@@ -15,7 +15,7 @@ use crate::{
     health::HealthLevel,
     json::text,
     recovery::{
-        RecoveryMemory,
+        RecoveryClock, RecoveryMemory,
         tool::{self, RecallSource},
     },
 };
@@ -42,10 +42,19 @@ impl BilledTokens {
 }
 
 impl RecoveryStep {
-    /// Executes the calls of an answer that called only the proxy's tools, and records the round.
+    /// Executes the calls of an answer that called only the proxy's tools, and records the round. Where no rounds are left,
+    /// the client's next request has the texts of all rounds as one answer, and none goes back a second time.
     pub fn execute_tool_round(&mut self, source: &RecallSource<'_>, said: &ModelAnswer) {
         self.rounds = self.rounds.saturating_add(1);
         self.billed.add_usage(said.usage);
+        self.record_tool_round(source, said);
+        if self.is_exhausted() {
+            self.drop_rounds_from(self.place);
+        }
+    }
+
+    fn record_tool_round(&mut self, source: &RecallSource<'_>, said: &ModelAnswer) {
+        let said = &self.mend_calls(said, self.rounds);
         if self.adds_nothing {
             // The model calls tools that it was not offered, and would do so again.
             self.rounds = self.max_rounds.saturating_add(1);
@@ -94,6 +103,14 @@ impl RecoveryStep {
         self.push_record(InjectionContent::Round(messages));
     }
 
+    /// The answer with calls that can be sent back.
+    fn mend_calls(&self, said: &ModelAnswer, round: u32) -> ModelAnswer {
+        let (place, mut said) = (self.place, said.clone());
+        let id = |call| format!("call_{place}_{round}_{call}");
+        self.format.mend_calls(&mut said, id);
+        said
+    }
+
     /// Records a round that is not sent: the client has its blocks all the same.
     fn record_dropped_round(&mut self, said: &ModelAnswer) {
         let dropped = dropped_rounds::drop_messages(self.format, &[&said.message]);
@@ -113,7 +130,7 @@ impl RecoveryStep {
         }
         let last_record = self.memory.records.last();
         let follows_round = last_record.is_some_and(|record| record.place == self.place);
-        if before.chars > 0 && (follows_round || !self.adds_nothing) {
+        if before.chars > 0 && (follows_round || !self.adds_nothing) && !self.is_exhausted() {
             self.push_record(InjectionContent::Spoken {
                 chars: before.chars,
                 digest: before.digest,
@@ -133,6 +150,7 @@ impl RecoveryStep {
             });
         }
         if !last.proxy_calls.is_empty() && last.client_calls > 0 {
+            let last = self.mend_calls(last, self.rounds + 1);
             let (format, calls) = (self.format, &last.proxy_calls);
             let (reminders, lost) = (&mut self.memory.reminders, self.may_be_lost);
             let executed = tool::execute_calls(format, calls, reminders, lost, Some(source));
@@ -181,6 +199,8 @@ impl RecoveryStep {
         memory.records = kept;
         if self.may_begin {
             memory.clock = memory.clock.advance_after(level, self.events, self.pace);
+        } else if self.events.cleared {
+            memory.clock = RecoveryClock::Calm;
         }
         memory
     }

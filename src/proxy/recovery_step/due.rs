@@ -23,20 +23,15 @@ impl RecoveryStep {
         conversation: &Conversation,
         inherited: &InheritedSession,
         policy: &Policy<'_>,
-        caution_waits: bool,
+        due: Option<RecoveryAction>,
     ) {
-        let due = self.memory.clock.due_action();
         // A guessed window begins no course, since the real one may have room.
         let due = due.filter(|due| !(policy.is_open() && *due == RecoveryAction::Course));
         if due == Some(RecoveryAction::Course) || self.memory.clear_due || inherited.clear_requested
         {
-            self.begin_course(conversation, policy);
-            if self.events.cleared {
-                self.memory.clears = inherited.commands.clears;
-            }
+            self.begin_ordered_course(conversation, inherited, policy);
             return;
         }
-        let due = due.filter(|due| !(caution_waits && *due == RecoveryAction::Caution));
         let Some(due) = due else { return };
         let added = match &self.offer {
             Offer::Tools(offer) => offer.with_prompt.clone(),
@@ -85,6 +80,19 @@ impl RecoveryStep {
         self.injected = Some(due);
     }
 
+    /// Begins a new course, and with it carries out the orders for one.
+    pub(super) fn begin_ordered_course(
+        &mut self,
+        conversation: &Conversation,
+        inherited: &InheritedSession,
+        policy: &Policy<'_>,
+    ) {
+        self.begin_course(conversation, policy);
+        if self.events.cleared {
+            self.memory.clears = inherited.commands.clears;
+        }
+    }
+
     /// Begins a new course, if the conversation can be divided.
     pub(super) fn begin_course(&mut self, conversation: &Conversation, policy: &Policy<'_>) {
         let Some(boundary) = guard::find_course_boundary(conversation, policy) else {
@@ -119,6 +127,7 @@ impl RecoveryStep {
     /// Whether a caution prompt is due with the request, even if it waits.
     pub fn caution_is_due(&self) -> bool {
         self.may_begin
+            && self.memory.held.is_none()
             && !self.events.cleared
             && self.inherited.clock.due_action() == Some(RecoveryAction::Caution)
     }

@@ -23,7 +23,7 @@ use crate::{
     health::HealthLevel,
     proxy::GuardMode,
     recovery::{
-        Language, RecoveryAction, RecoveryMemory, RefusedAdditions,
+        Language, RecoveryAction, RecoveryClock, RecoveryHold, RecoveryMemory, RefusedAdditions,
         clock::{GenerationEvents, RecoveryPace},
         language::choose_language,
         prompt::Prompts,
@@ -41,8 +41,19 @@ pub struct RecoveryRules<'a> {
     pub wanted: bool,
     /// The model differs from the previous generation's, whose refusals do not count.
     pub other_model: bool,
-    /// A due caution prompt waits, and so do the tools that would come with it.
-    pub caution_waits: bool,
+    pub timing: PromptTiming,
+    /// What the fixed part of the request holds back.
+    pub hold: Option<RecoveryHold>,
+}
+
+/// Which prompt may go with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PromptTiming {
+    WhenDue,
+    /// A due prompt waits, and so do the tools that would come with it: a summary is expected, or a cut makes it needless.
+    Waits,
+    /// A caution prompt goes before it is due, since the next request would be cut.
+    AheadOfCut,
 }
 
 /// Recovery in one request.
@@ -100,21 +111,38 @@ impl RecoveryStep {
         }
         // The offer is worded in this language.
         this.memory.language = Some(this.language);
-        this.choose_offer(conversation, policy, rules, mode);
+        let due = this.choose_due(rules.timing);
+        this.choose_offer(conversation, policy, rules, mode, due);
         if this.may_begin {
             let state = inherited.state.as_ref();
             let is_critical = state.is_some_and(|state| state.health == HealthLevel::Critical);
             let is_tight = is_critical && !policy.is_open();
             let tight = rules.settings.max_tool_result_chars;
             this.tight_chars = Some(tight).filter(|&chars| is_tight && chars > 0);
-            this.decide_due(conversation, inherited, policy, rules.caution_waits);
+            this.decide_due(conversation, inherited, policy, due);
+        } else if this.memory.held.is_some() && inherited.clear_requested {
+            this.begin_ordered_course(conversation, inherited, policy);
         }
         let offers_reminders = this.offer.sure_tools().has_reminders();
-        let adds_words = offers_reminders || this.events.carried_prompt || this.events.cleared;
-        if !this.may_begin || !adds_words {
+        let adds_words = this.may_begin && (offers_reminders || this.events.carried_prompt);
+        if !adds_words && !this.events.cleared {
             this.memory.language = this.inherited.language;
         }
         this
+    }
+
+    /// What the clock asks for, but for what waits, is held back or goes ahead.
+    fn choose_due(&self, timing: PromptTiming) -> Option<RecoveryAction> {
+        let due = match timing {
+            PromptTiming::AheadOfCut => Some(RecoveryAction::Caution),
+            _ => self.memory.clock.due_action(),
+        };
+        match (timing, due?) {
+            (_, RecoveryAction::Course) => due,
+            (PromptTiming::Waits, _) => None,
+            (_, RecoveryAction::Caution) => due.filter(|_| self.memory.held.is_none()),
+            (_, RecoveryAction::Critical { .. }) => due,
+        }
     }
 
     /// The step with what the session remembers, before anything is offered or due.
@@ -135,15 +163,17 @@ impl RecoveryStep {
         let adds_nothing =
             memory.refused == RefusedAdditions::All || conversation.asks_to_compact();
         let is_auxiliary = conversation.is_auxiliary();
-        let may_begin = rules.wanted && mode != GuardMode::Off && !adds_nothing && !is_auxiliary;
+        let acts = rules.wanted && mode != GuardMode::Off && !adds_nothing && !is_auxiliary;
+        let chat = RecoveryHold::of_chat(conversation, policy.window, settings.chats);
+        let held = chat.or(rules.hold).filter(|_| acts);
         let language = choose_language(settings.language, memory.language, conversation);
         Self {
             inherited: memory.clone(),
-            memory,
+            memory: RecoveryMemory { held, ..memory },
             pace: rules.pace,
             prompts: Arc::clone(&settings.prompts),
             language,
-            may_begin,
+            may_begin: acts && !held.is_some_and(RecoveryHold::holds_all),
             adds_nothing,
             lists_tools: conversation.names_tools(),
             other_model: rules.other_model,
@@ -171,6 +201,7 @@ impl RecoveryStep {
         policy: &Policy<'_>,
         rules: RecoveryRules<'_>,
         mode: GuardMode,
+        due: Option<RecoveryAction>,
     ) {
         let guard = policy.settings;
         let profile = *self.prompt_profile(policy.profile);
@@ -178,14 +209,13 @@ impl RecoveryStep {
         let offer_rules = OfferRules {
             recovery: rules.settings,
             recalls: guard.recall == RecallMode::Auto && guard.enabled && mode != GuardMode::Off,
-            // New reminder tools wait with the prompt, unless a cut brings them.
-            may_prompt: self.may_begin && !rules.caution_waits,
+            prompt_is_due: due.is_some_and(|due| due != RecoveryAction::Course),
             may_begin: self.may_begin,
             waits_for_cut: policy.profile.past_reasoning == PastReasoning::Refused,
             takes_entry: profile.tools_entry.is_some(),
         };
         self.offer = tool::decide_offer(conversation, offer_rules, &self.memory);
-        if self.offer == Offer::Text && (!self.may_begin || rules.caution_waits) {
+        if self.offer == Offer::Text && !self.may_begin {
             self.offer = Offer::Nothing;
         }
     }
@@ -209,6 +239,29 @@ impl RecoveryStep {
         let found = Some(self.recalls.found).filter(|found| *found > 0);
         let recalled = found.map(|found| format!("recalled={found}"));
         prompt.into_iter().chain(course).chain(recalled).collect()
+    }
+
+    /// The prompt or the course that is new with this request.
+    pub const fn injected(&self) -> Option<RecoveryAction> {
+        self.injected
+    }
+
+    /// Whether what the request is made of may hold recovery back.
+    pub const fn may_begin(&self) -> bool {
+        self.may_begin
+    }
+
+    /// Whether a caution prompt may go ahead of a cut.
+    pub fn may_prompt_ahead(&self) -> bool {
+        let is_calm = self.inherited.clock == RecoveryClock::Calm;
+        self.may_begin && is_calm && self.memory.held.is_none() && !self.events.cleared
+    }
+
+    /// What holds recovery back since this request.
+    pub fn new_hold(&self) -> Option<RecoveryHold> {
+        let (kind, known) = (self.memory.held, self.inherited.held);
+        let is_known = kind.map(|it| it.word()) == known.map(|it| it.word());
+        kind.filter(|_| !is_known)
     }
 
     /// The level of the prompt that is new with this request.

@@ -5,7 +5,7 @@ use crate::{
     conversation::Conversation,
     guard::{
         self, dropped_rounds,
-        injections::{InjectionRecord, ToolSet},
+        injections::{InjectionContent, InjectionRecord, ToolSet},
         profile::{Acceptance, Profile},
     },
     recovery::{
@@ -112,6 +112,41 @@ impl RecoveryStep {
         self.tight_chars = None;
     }
 
+    /// After a refusal: withdraws the rounds of this request, which goes on without the proxy's tools. If it has none, those
+    /// of earlier requests are withdrawn where another model took them. Returns whether there were any.
+    pub fn withdraw_rounds(&mut self) -> bool {
+        if self.adds_nothing {
+            return false;
+        }
+        if self.rounds > 0 {
+            self.rounds = self.max_rounds;
+            return self.drop_rounds_from(self.place);
+        }
+        self.other_model && self.drop_rounds_from(0)
+    }
+
+    /// Leaves of the rounds from a place on what takes their blocks out of the answers that the client echoes.
+    pub(super) fn drop_rounds_from(&mut self, place: u32) -> bool {
+        let records = std::mem::take(&mut self.memory.records);
+        let mut dropped = false;
+        for record in records {
+            let is_round = match record.what {
+                InjectionContent::Round(_) | InjectionContent::Calls { .. } => true,
+                InjectionContent::Spoken { .. } | InjectionContent::HiddenPlaces(_) => dropped,
+                _ => false,
+            };
+            if record.place < place || !is_round {
+                self.memory.records.push(record);
+                continue;
+            }
+            dropped = true;
+            let kept = &self.memory.records;
+            let rest = dropped_rounds::drop_record_after(self.format, &record, kept);
+            self.memory.records.extend(rest);
+        }
+        dropped
+    }
+
     /// Withdraws the tools and the prompt of this request. Returns whether there were any.
     fn withdraw_tools_and_prompt(&mut self) -> bool {
         let offer = std::mem::replace(&mut self.offer, Offer::Nothing);
@@ -121,7 +156,7 @@ impl RecoveryStep {
     }
 
     /// Withdraws the prompt of this request. Returns whether there was one.
-    fn withdraw_prompt(&mut self) -> bool {
+    pub fn withdraw_prompt(&mut self) -> bool {
         let had_prompt = std::mem::take(&mut self.events.carried_prompt);
         if had_prompt {
             // Tool rounds may stand behind the prompt.

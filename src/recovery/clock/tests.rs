@@ -156,6 +156,24 @@ fn a_clear_resets_the_clock() {
     }
 }
 
+#[test]
+fn a_prompt_ahead_of_a_cut_stands_for_that_of_the_entry() {
+    let carried = GenerationEvents {
+        carried_prompt: true,
+        ..GenerationEvents::default()
+    };
+    let prompted = |since| RecoveryClock::Caution { due: false, since };
+    let after = |before: RecoveryClock, level, events| before.advance_after(level, events, PACE);
+    let calm = RecoveryClock::Calm;
+    assert_eq!(after(calm, Healthy, carried), prompted(1));
+    assert_eq!(after(calm, Caution, carried), prompted(1));
+    assert_eq!(after(calm, Unknown, carried), prompted(0));
+    let quiet = GenerationEvents::default();
+    assert_eq!(after(prompted(1), Caution, quiet), prompted(2));
+    assert_eq!(after(prompted(1), Critical, quiet), critical(5));
+    assert_eq!(after(prompted(1), Healthy, quiet), calm);
+}
+
 fn level() -> impl Strategy<Value = HealthLevel> {
     prop::sample::select(vec![Healthy, Caution, Critical, Unknown])
 }

@@ -7,7 +7,7 @@ use crate::{
     config::{AddTools, RecoveryConfig},
     conversation::Conversation,
     guard::injections::{InjectedTools, ToolSet},
-    recovery::{RecoveryAction, RecoveryClock, RecoveryMemory, language},
+    recovery::{RecoveryMemory, language},
 };
 
 /// What may be added to a request.
@@ -40,8 +40,8 @@ pub struct OfferRules<'a> {
     pub recovery: &'a RecoveryConfig,
     /// What is cut may be recalled.
     pub recalls: bool,
-    /// Reminder tools may begin with this request if a prompt is due.
-    pub may_prompt: bool,
+    /// A prompt goes with this request, if its answer may have what it asks for.
+    pub prompt_is_due: bool,
     /// Reminder tools may begin with this request.
     pub may_begin: bool,
     /// The model's reasoning is bound to the list of tools. So the list grows only with a cut, which makes all earlier
@@ -88,10 +88,10 @@ pub fn decide_offer(
     let is_due = match settings.tools {
         AddTools::Always => true,
         // A change of the prefix is not worth tools that cannot be called.
-        AddTools::WhenDue => callable && is_prompt_due(memory.clock),
+        AddTools::WhenDue => callable && rules.prompt_is_due,
         AddTools::Never => false,
     };
-    let is_due = may_remind && rules.may_prompt && !had.has_reminders() && is_due;
+    let is_due = may_remind && !had.has_reminders() && is_due;
     if had.is_empty() && !is_due && !rules.recalls {
         return Offer::Nothing;
     }
@@ -148,13 +148,6 @@ impl Offer {
         let mut tools = now.iter().chain(when_cut);
         tools.any(|tools| tools.set.has_recall())
     }
-}
-
-const fn is_prompt_due(clock: RecoveryClock) -> bool {
-    matches!(
-        clock.due_action(),
-        Some(RecoveryAction::Caution | RecoveryAction::Critical { .. })
-    )
 }
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ async fn each_request_of_a_session_reads_what_the_one_before_wrote() {
         .await;
     let mut agent = unmarked_agent(&proxy);
     agent.result = 900;
-    let generations = agent.steps(60).await;
+    let generations = agent.steps(120).await;
     let session = generations[0].header("session").unwrap();
     let mut last = generations.iter();
     assert!(last.all(|it| it.header("session") == Some(session)));

@@ -236,7 +236,7 @@ async fn rounds_that_are_no_longer_sent_leave_nothing_in_the_answer() {
                 "add_reminder\nread_file\nadd_reminder\n500",
                 "thought 1 \u{fc}\u{2192} Text 1. read_file",
             ),
-            // The provider refuses what recovery adds, and the session goes on without it.
+            // The provider refuses a round, and the session goes on with all others.
             (
                 "add_reminder\n400\nread_file\nread_file",
                 "thought 2 \u{fc}\u{2192} Text 2. read_file\n\
@@ -244,7 +244,8 @@ async fn rounds_that_are_no_longer_sent_leave_nothing_in_the_answer() {
             ),
             (
                 "add_reminder\nread_file\nadd_reminder\n400\nread_file\nread_file",
-                "thought 1 \u{fc}\u{2192} Text 1. read_file\n\
+                "thought 0 \u{fc}\u{2192} Text 0. add_reminder\n\
+                 thought 1 \u{fc}\u{2192} Text 1. read_file\n\
                  thought 4 \u{fc}\u{2192} Text 4. read_file\n\
                  thought 5 \u{fc}\u{2192} Text 5. read_file",
             ),

@@ -73,6 +73,7 @@ async fn check_model(spoken: &Spoken, tools: bool, stream: bool) {
     let up = ModelSetup::new(WINDOW).start(move |heard| worker.compose_reply(heard));
     let up = up.await;
     let proxy = up.provider.proxy().model("m", model_with_courses(WINDOW));
+    let proxy = proxy.set(|config| config.recovery.chats = true);
     let proxy = proxy.start().await;
     let agent = Agent::new(&proxy).set("stream", stream);
     check_courses(agent, spoken, tools).await;

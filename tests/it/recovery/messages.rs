@@ -48,6 +48,7 @@ fn reply(request: &ReceivedRequest, refuses: bool) -> Vec<ProviderStep> {
 async fn converse(refuses: bool) -> Vec<Value> {
     let up = ScriptedProvider::start_answering(move |request| reply(request, refuses)).await;
     let proxy = up.proxy().model(MODEL, model_with_early_levels(20_000));
+    let proxy = proxy.set(|config| config.recovery.chats = true);
     let proxy: RunningProxy = proxy.start().await;
     let mut messages = vec![json!({"role": "user", "content": "Count the files."})];
     for question in ["And the lines?", "And the words?", "And?"] {

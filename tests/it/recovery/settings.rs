@@ -151,7 +151,7 @@ async fn prompts_are_in_the_configured_language() {
         ("en", true, ENGLISH),
     ] {
         for tools in [true, false] {
-            let settings = parse_settings(&format!("language = {language:?}"));
+            let settings = parse_settings(&format!("language = {language:?}\nchats = true"));
             let (proxy, up) = proxy_with(settings, obliging_model).await;
             let mut agent = agent_past_optimal(&proxy);
             if speaks_chinese {

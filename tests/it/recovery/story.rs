@@ -4,7 +4,7 @@
 
 use std::{fs, path::PathBuf};
 
-use plimsoll::guard::profile::{PROFILES, Profile};
+use plimsoll::guard::profile::{PROFILES, Profile, ReasoningMember};
 
 use super::{Shape, WINDOW, proxy_before, tale::Tale, words};
 use crate::support::{Agent, AgentGeneration, Mixing, ModelSetup, NoticeManner, Worker};
@@ -29,7 +29,11 @@ async fn play_session(profile: &'static Profile, manner: NoticeManner, stream: b
     let proxy = proxy_before(&up, &shape).start().await;
     let mut agent = Agent::new(&proxy).set("stream", stream);
     agent.messages[0]["content"] = words(6_000, 0).into();
-    agent.result = |nth| words(85, nth + 1);
+    // What these calls hold beside takes some of the room, and no cut shall end the countdown.
+    agent.result = match profile.reasoning_member {
+        ReasoningMember::OnCalls => |nth| words(80, nth + 1),
+        _ => |nth| words(85, nth + 1),
+    };
     let (mut tale, mut generations) = (Tale::default(), Vec::new());
     for nth in 1..=GENERATIONS {
         let (before, sent) = (up.count(), agent.messages.clone());

@@ -28,7 +28,8 @@ async fn pair(text: [&'static str; 2], fragment: usize) -> (RunningProxy, Runnin
 }
 
 fn chat(proxy: &RunningProxy) -> Agent {
-    let mut agent = Agent::bare(proxy).says(&words(10_500, 0));
+    let agent = Agent::bare(proxy).says("Mend the ship.");
+    let mut agent = agent.says(&words(10_500, 0));
     agent.user = |nth| format!("And then? {nth}");
     agent
 }

@@ -111,8 +111,10 @@ const cutWords = ({ cuts }) => CUTS.filter((cut) => cuts?.includes(cut)).map((cu
 
 // Running and pending actions of a session.
 export function standing(session) {
+  const held = session.recovery_held;
   const left = session.countdown;
   return [
+    held && t(`held_${held}`, { n: number(session.fixed_percent ?? 0) }),
     left !== null && (left > 0 ? t("countdown_n", { n: left }) : t("countdown_next")),
     session.compacting && t("compacting"),
     session.clear_pending && t("clear_ordered"),

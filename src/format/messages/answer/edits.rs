@@ -22,6 +22,19 @@ impl BlockAnswer for MessagesAnswer {
     type Sent = ();
 
     const END_REASON: Option<&'static str> = Some("end_turn");
+    const ONLY_BLOCK: Option<[&'static str; 3]> = Some([
+        "Noted.",
+        r#"{"type":"text","text":"Noted."}"#,
+        concat!(
+            "event: content_block_start\n",
+            r#"data: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
+            "\n\nevent: content_block_delta\n",
+            r#"data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Noted."}}"#,
+            "\n\nevent: content_block_stop\n",
+            r#"data: {"type":"content_block_stop","index":0}"#,
+            "\n\n"
+        ),
+    ]);
 
     fn read_whole(json: &[u8]) -> Option<Self> {
         read_answer(json).ok()

@@ -5,6 +5,7 @@
 //! that there was reasoning.
 
 use serde::de::IgnoredAny;
+use serde_json::Value;
 
 use super::{EventKind, OutputItem, ResponsesAnswer, read_answer};
 use crate::{
@@ -68,7 +69,13 @@ impl BlockAssembler<ResponsesAnswer> for KeptOutput {
         let calls = calls.iter().map(|call| {
             let item = self.items.blocks.get(call.slot);
             AssembledCall {
-                arguments: item.and_then(|item| item.arguments.clone()),
+                arguments: item.and_then(|item| {
+                    // Some providers give the object itself.
+                    item.arguments.clone().or_else(|| {
+                        let call: Value = serde_json::from_slice(&item.json).ok()?;
+                        Some(call.get("arguments")?.to_string())
+                    })
+                }),
                 json: item.and_then(|item| item.to_json(false)),
             }
         });

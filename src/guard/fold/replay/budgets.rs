@@ -74,6 +74,11 @@ impl ReplayBudgets {
         self.high.iter().min().copied().unwrap_or(0)
     }
 
+    /// What no cut can take of the whole request.
+    pub(super) fn fixed_tokens(&self) -> u32 {
+        self.fixed.last().copied().unwrap_or(0)
+    }
+
     /// The room beside what is fixed.
     pub(super) fn room(&self, at: usize) -> u32 {
         self.high[at].saturating_sub(self.fixed[at])

@@ -151,7 +151,7 @@ fn ask_for_summary(
 fn describe_plan(conversation: &Conversation, profile: &'static Profile, window: u32) -> Value {
     let settings = settings();
     let policy = make_policy(profile, window, &settings);
-    let (_, explained) = explain_plan(conversation, &policy, ExplainedModel::default());
+    let (_, _, explained) = explain_plan(conversation, &policy, ExplainedModel::default());
     let mut explained = json!(explained);
     for made in ["as_it_came", "as_it_goes"] {
         assert!(explained[made]["bytes"].take().is_number());

@@ -2,7 +2,10 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{format::chat::index_body, recovery::Language};
+use crate::{
+    format::chat::index_body,
+    recovery::{Language, RecoveryAction, RecoveryClock},
+};
 
 const USER: &str = r#"{"role":"user","content":"hi"}"#;
 const TOOLS: &str = r#""tools":[{"type":"function","function":{"name":"read","parameters":{}}}]"#;
@@ -49,14 +52,19 @@ fn offer(fields: &str, memory: &RecoveryMemory) -> Offer {
 
 /// Without `recall`.
 fn decide(request: &Conversation, settings: &RecoveryConfig, memory: &RecoveryMemory) -> Offer {
-    decide_offer(request, rules(settings, false), memory)
+    decide_offer(request, rules(settings, false, memory), memory)
 }
 
-fn rules(recovery: &RecoveryConfig, recalls: bool) -> OfferRules<'_> {
+fn rules<'a>(
+    recovery: &'a RecoveryConfig,
+    recalls: bool,
+    memory: &RecoveryMemory,
+) -> OfferRules<'a> {
+    let due = memory.clock.due_action();
     OfferRules {
         recovery,
         recalls,
-        may_prompt: true,
+        prompt_is_due: due.is_some_and(|due| due != RecoveryAction::Course),
         may_begin: true,
         waits_for_cut: false,
         takes_entry: false,
@@ -156,7 +164,7 @@ fn nothing_is_added_beside_client_tools_of_the_same_names() {
 
 /// The sets of tools in any case, and where something is cut.
 fn offered_sets(settings: &RecoveryConfig, fields: &str, memory: &RecoveryMemory) -> [ToolSet; 2] {
-    let rules = rules(settings, true);
+    let rules = rules(settings, true, memory);
     match decide_offer(&request(fields, USER), rules, memory) {
         Offer::Tools(offer) => {
             let now = offer.now.map_or(ToolSet::Nothing, |tools| tools.set);
@@ -321,7 +329,7 @@ fn tools_of_bound_models_come_with_the_prompt_or_with_a_cut() {
         let rules = OfferRules {
             waits_for_cut: true,
             takes_entry,
-            ..rules(&settings, true)
+            ..rules(&settings, true, memory)
         };
         match decide_offer(&request, rules, memory) {
             Offer::Tools(offer) => [offer.now, offer.with_prompt, offer.when_cut]

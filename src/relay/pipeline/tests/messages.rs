@@ -80,6 +80,10 @@ fn expected_message(answers: &[Answer]) -> Value {
     let mut message = answers.last().unwrap().message("msg_0");
     let content = answers.iter().flat_map(Answer::client_content);
     message["content"] = content.collect();
+    let had_any = answers.len() > 1 || answers.iter().any(|it| !it.blocks.is_empty());
+    if had_any && message["content"] == json!([]) {
+        message["content"] = json!([{"type": "text", "text": "Noted."}]);
+    }
     message["usage"] = client_usage(answers);
     message
 }
@@ -404,7 +408,10 @@ fn an_empty_answer_ends_the_message() {
     let message = accumulate(&relayed.bytes);
     assert_eq!(
         (&message["content"], &message["stop_reason"]),
-        (&json!([]), &json!("end_turn"))
+        (
+            &json!([{"type": "text", "text": "Noted."}]),
+            &json!("end_turn")
+        )
     );
     assert_eq!(message["usage"]["output_tokens"], 20);
     let whole: Value = serde_json::from_slice(&FORMAT.empty_answer(false, "m", usage)).unwrap();

@@ -117,7 +117,8 @@ impl ReplyWriter<'_> {
             content.push(json!({"type": "text", "text": text}));
         }
         content.extend(calls.iter().map(|call| {
-            let input: Value = serde_json::from_str(&call.arguments).unwrap();
+            let input: Value =
+                serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!(call.arguments));
             json!({"type": "tool_use", "id": call.id, "name": call.name, "input": input})
         }));
         let stop = if calls.is_empty() {

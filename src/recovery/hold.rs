@@ -1,0 +1,162 @@
+//! Why recovery adds nothing new to a request, or no caution prompts.
+//!
+//! The request decides: a session may have requests of both kinds, and windows of several candidates.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{conversation::Conversation, guard::Report, health::limits::HealthLimits};
+
+/// Below this window, in tokens, models are too small for a notice beside the user's question: one of 135M parameters
+/// answered the notice in view of the user in 3 of 5 chats.
+const LEAST_CHAT_WINDOW: u32 = 32_768;
+
+/// What holds recovery back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RecoveryHold {
+    /// The request has no tools of the client's, and its window is below [`LEAST_CHAT_WINDOW`].
+    SmallChat,
+    /// What reminders cannot lower is beyond a level by itself.
+    FixedPart {
+        /// Of the window.
+        percent: u32,
+        /// System and tools are beyond the level only with the task.
+        with_task: bool,
+        /// It is beyond the critical level, too, so that no countdown begins either.
+        above_critical: bool,
+    },
+}
+
+impl RecoveryHold {
+    /// The hold of a chat in a small window; `chats`: the setting `recovery.chats`.
+    pub fn of_chat(conversation: &Conversation, window: u32, chats: bool) -> Option<Self> {
+        let is_small = !chats && window < LEAST_CHAT_WINDOW && !conversation.names_tools();
+        is_small.then_some(Self::SmallChat)
+    }
+
+    /// The hold where the fixed part of a planned request is beyond a level. What providers add outside of the body is none
+    /// of it; where they count the whole request as less than the estimate, that counts.
+    pub fn of_fixed_part(report: &Report, window: u32, limits: &HealthLimits) -> Option<Self> {
+        let scale = (f64::from(report.expected) / f64::from(report.raw_after.max(1))).min(1.0);
+        let tokens = |raw: u32| (f64::from(raw) * scale) as u32;
+        let tools = tokens(report.sent.system.saturating_add(report.sent.tools));
+        let all = tokens(report.fixed);
+        let critical = limits.critical_max_tokens;
+        let optimal = limits.optimal_max_tokens;
+        let lowest = critical.map_or(optimal, |critical| critical.min(optimal));
+        let with_task = tools <= lowest;
+        let shown = if with_task { all } else { tools };
+        (all > lowest).then(|| Self::FixedPart {
+            percent: (u64::from(shown) * 100 / u64::from(window.max(1))) as u32,
+            with_task,
+            // Without a critical level there is no countdown.
+            above_critical: critical.is_none_or(|critical| all > critical),
+        })
+    }
+
+    /// Whether prompts, tools and courses are held back, and not caution prompts alone.
+    pub const fn holds_all(self) -> bool {
+        match self {
+            Self::SmallChat => true,
+            Self::FixedPart { above_critical, .. } => above_critical,
+        }
+    }
+
+    /// One word for the session API.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::SmallChat => "chat",
+            Self::FixedPart { with_task, .. } if with_task => "task",
+            Self::FixedPart { .. } => "tools",
+        }
+    }
+
+    /// The share of the window that the fixed part takes.
+    pub const fn fixed_percent(self) -> Option<u32> {
+        match self {
+            Self::SmallChat => None,
+            Self::FixedPart { percent, .. } => Some(percent),
+        }
+    }
+}
+
+impl fmt::Display for RecoveryHold {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (what, percent) = match self {
+            Self::SmallChat => {
+                return write!(
+                    out,
+                    "no tools, and a window below {LEAST_CHAT_WINDOW} tokens"
+                );
+            }
+            Self::FixedPart {
+                percent, with_task, ..
+            } if *with_task => ("system, tools and task", percent),
+            Self::FixedPart { percent, .. } => ("system and tools", percent),
+        };
+        write!(out, "{what} take {percent} % of the window")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: HealthLimits = HealthLimits {
+        optimal_max_tokens: 60,
+        critical_max_tokens: Some(90),
+    };
+
+    fn hold(system_and_tools: u32, fixed: u32, limits: HealthLimits) -> String {
+        let mut report = Report {
+            fixed,
+            expected: 100,
+            raw_after: 100,
+            ..Report::default()
+        };
+        report.sent.tools = system_and_tools;
+        RecoveryHold::of_fixed_part(&report, 200, &limits).map_or("-".to_owned(), |hold| {
+            format!("{hold}, {}, {}", hold.word(), hold.holds_all())
+        })
+    }
+
+    #[test]
+    fn each_level_is_held_by_what_is_beyond_it() {
+        assert_eq!(hold(60, 60, LIMITS), "-");
+        let tools = "system and tools take 30 % of the window, tools, false";
+        assert_eq!(hold(61, 90, LIMITS), tools);
+        let task = "system, tools and task take 30 % of the window, task, false";
+        assert_eq!(hold(20, 61, LIMITS), task);
+        let all = "system and tools take 45 % of the window, tools, true";
+        assert_eq!(hold(91, 91, LIMITS), all);
+        let all = "system and tools take 40 % of the window, tools, true";
+        assert_eq!(hold(80, 91, LIMITS), all);
+    }
+
+    #[test]
+    fn without_a_critical_level_a_long_fixed_part_holds_all() {
+        let limits = HealthLimits {
+            critical_max_tokens: None,
+            ..LIMITS
+        };
+        assert_eq!(
+            hold(61, 61, limits),
+            "system and tools take 30 % of the window, tools, true"
+        );
+        assert_eq!(hold(1, 60, limits), "-");
+    }
+
+    #[test]
+    fn a_critical_level_below_caution_decides_alone() {
+        let limits = HealthLimits {
+            optimal_max_tokens: 900,
+            critical_max_tokens: Some(50),
+        };
+        assert_eq!(
+            hold(51, 51, limits),
+            "system and tools take 25 % of the window, tools, true"
+        );
+        assert_eq!(hold(50, 50, limits), "-");
+    }
+}
