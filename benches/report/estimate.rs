@@ -122,11 +122,8 @@ fn pairs(out: &mut impl Write, pairs: &[TokenPair]) -> io::Result<()> {
         if let Some(before) = pairs.iter().find(|before| continues(pair, before)) {
             let body = Bytes::from(before.request.clone());
             let raw_before = raw_tokens_for(&body, profile, &before.model);
-            let learnt = Calibration::default().learn_usage(
-                raw_before,
-                before.prompt_tokens as u32,
-                profile,
-            );
+            let learnt =
+                Calibration::default().learn_usage(raw_before, before.prompt_tokens as u32, false);
             anchored.raw.push(error(raw, pair.prompt_tokens));
             anchored
                 .known
@@ -216,7 +213,7 @@ fn long_session(out: &mut impl Write, truth: &TokenTruth) -> io::Result<()> {
                 parts.known.push(error(guess.max(0.0) as u32, grown));
             }
         }
-        calibration = calibration.learn_usage(raw, step.prompt_tokens as u32, profile);
+        calibration = calibration.learn_usage(raw, step.prompt_tokens as u32, false);
         before = Some((raw, step.prompt_tokens));
     }
     writeln!(
@@ -270,7 +267,7 @@ fn generated(out: &mut impl Write) -> io::Result<()> {
                             .known
                             .push(error(calibration.to_expected_tokens(raw), truth));
                     }
-                    calibration = calibration.learn_usage(raw, truth as u32, profile);
+                    calibration = calibration.learn_usage(raw, truth as u32, false);
                 }
             }
             errors.line(out, &format!("{shape:?} by {name}"))?;

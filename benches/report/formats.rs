@@ -124,11 +124,9 @@ impl<'a> FormatClient<'a> {
                     (marking == Marking::Proxy).then(|| conversation.add_cache_markers(&sent));
                 let sent = marked.flatten().unwrap_or(sent).to_bytes();
                 let tokens = cache.count(&sent);
-                let (raw, profile) = (plan.report.raw_after, self.policy.profile);
+                let raw = plan.report.raw_after;
                 knowledge.calibration =
-                    knowledge
-                        .calibration
-                        .learn_usage(raw, tokens as u32, profile);
+                    knowledge.calibration.learn_usage(raw, tokens as u32, false);
                 knowledge.memory = plan.memory;
                 knowledge.messages = count_messages(&conversation);
                 let fits = tokens <= u64::from(self.policy.window);

@@ -285,10 +285,7 @@ impl<'a> Setting<'a> {
             let tokens = cache.count(&self.read(&sent, made));
             let raw = plan.report.raw_after;
             let fits = tokens <= u64::from(policy.window);
-            knowledge.calibration =
-                knowledge
-                    .calibration
-                    .learn_usage(raw, tokens as u32, policy.profile);
+            knowledge.calibration = knowledge.calibration.learn_usage(raw, tokens as u32, false);
             if fits {
                 knowledge.answers.largest = ANSWER_CAP / 2;
                 knowledge.memory = plan.memory;

@@ -119,7 +119,7 @@ fn find_due_moment(
         knowledge.calibration =
             knowledge
                 .calibration
-                .learn_usage(plan.report.raw_after, tokens as u32, policy.profile);
+                .learn_usage(plan.report.raw_after, tokens as u32, false);
         knowledge.memory = plan.memory;
         knowledge.messages = conversation.items.len();
     }

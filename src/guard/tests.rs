@@ -98,7 +98,7 @@ fn a_request_over_its_budget_behind_a_course_is_no_new_cut() {
     knowledge.memory = first.memory.clone();
     knowledge.messages = 3;
     let (raw, budget) = (first.report.raw_after, first.report.budget.tokens);
-    knowledge.calibration = Calibration::default().learn_usage(raw, budget + 1, policy.profile);
+    knowledge.calibration = Calibration::default().learn_usage(raw, budget + 1, false);
     let second = plan(&conversation, &policy, &knowledge);
     assert!(second.report.over_budget, "{:?}", second.report);
     assert!(!second.report.folded.unwrap().new);

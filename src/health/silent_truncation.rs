@@ -42,6 +42,24 @@ pub fn detect_truncation(
         .then_some(before.prompt_tokens.max(now.prompt_tokens))
 }
 
+/// Whether a count is that of the whole prompt, however far it is below the estimate: the request was longer than the one
+/// `before`, and its count grew with what was added. A provider that drops the beginning of prompts counts as many as before;
+/// one that may report cache misses only (`counts_misses_only`) counts about what was added.
+pub fn proves_whole_count(
+    before: Option<UsageSample>,
+    now: UsageSample,
+    counts_misses_only: bool,
+) -> bool {
+    let Some(before) = before else { return false };
+    let grew = |now: u32, before: u32| u64::from(now.saturating_sub(before));
+    let added = grew(now.raw_sent, before.raw_sent);
+    let more = grew(now.prompt_tokens, before.prompt_tokens);
+    // No tokenizer counts a text for less or more than this beside its estimate.
+    let grew_alike = added <= more * 4 && more * 2 <= added * 5;
+    let misses = counts_misses_only && u64::from(now.prompt_tokens) * 4 < added * 5;
+    added > 0 && grew_alike && !misses
+}
+
 /// Whether the prompt of an accepted request filled the window: the provider counted more tokens than
 /// the window holds, or the answer ended by its length without a single token.
 pub fn has_filled_window(
@@ -58,7 +76,7 @@ pub fn has_filled_window(
 mod tests {
     use proptest::prelude::*;
 
-    use super::{UsageSample, detect_truncation, has_filled_window};
+    use super::{UsageSample, detect_truncation, has_filled_window, proves_whole_count};
 
     fn sample(raw_sent: u32, prompt_tokens: u32) -> UsageSample {
         UsageSample {
@@ -121,6 +139,24 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_count_that_grows_with_what_was_added_is_whole() {
+        let proves = |before: (u32, u32), now: (u32, u32)| {
+            proves_whole_count(Some(sample(before.0, before.1)), sample(now.0, now.1), true)
+        };
+        // Tools of 6,000 tokens that are not counted, and an estimate that is three times too high.
+        assert!(proves((6_500, 500), (7_000, 1_000)));
+        assert!(proves((30_000, 10_000), (31_500, 10_500)));
+        assert!(!proves_whole_count(None, sample(7_000, 1_000), false));
+        // A cap, a count that hardly grew, and one that grew by more than any text has.
+        assert!(!proves((10_000, 4_096), (11_000, 4_096)));
+        assert!(!proves((10_000, 4_000), (11_000, 4_096)));
+        assert!(!proves((10_000, 1_000), (11_000, 4_096)));
+        // Shorter, or the same.
+        assert!(!proves((10_000, 4_000), (9_000, 3_000)));
+        assert!(!proves((10_000, 4_000), (10_000, 4_000)));
+    }
+
     proptest! {
         /// A provider that counts all tokens, with an estimate that is wrong by any factor.
         #[test]
@@ -149,11 +185,15 @@ mod tests {
             let before = sample(raw + first, count(first));
             let now = sample(raw + first + second, count(second));
             prop_assert_eq!(detect_truncation(Some(before), now, true), None);
+            // Estimates are less off than that.
+            let is_near = slack < 1.24;
+            prop_assert!(!is_near || !proves_whole_count(Some(before), now, true));
         }
 
         #[test]
         fn nothing_panics(a: u32, b: u32, c: u32, d: u32, counts: bool, length: bool) {
             detect_truncation(Some(sample(a, b)), sample(c, d), counts);
+            proves_whole_count(Some(sample(a, b)), sample(c, d), counts);
             has_filled_window(a, b, Some(c), length);
         }
     }

@@ -173,7 +173,7 @@ fn what_is_added_to_a_session_is_hardly_denser_than_the_rest() {
             let added = f64::from(raw - raw_before) * calibration.slope();
             ratios.push((step.prompt_tokens - tokens) as f64 / added);
         }
-        calibration = calibration.learn_usage(raw, step.prompt_tokens as u32, profile);
+        calibration = calibration.learn_usage(raw, step.prompt_tokens as u32, false);
         before = Some((raw, step.prompt_tokens));
     }
     ratios.sort_by(f64::total_cmp);

@@ -31,6 +31,7 @@ mod index;
 mod inspect;
 mod keys;
 mod kill;
+mod known_usage;
 mod limits_by_account;
 mod messages_endpoints;
 mod messages_exchange;

@@ -67,6 +67,15 @@ impl Conversation {
         }
     }
 
+    /// Bytes of the reasoning in a message that the model reads, as the body spells it, with the ids that go with it.
+    pub(crate) fn count_reasoning_bytes(&self, message: &Item) -> usize {
+        let mut edits = Edits::default();
+        if message.span.start >= self.unread_reasoning {
+            self.leave_out_reasoning(message, &mut edits);
+        }
+        edits.spans().map(|span| span.len()).sum()
+    }
+
     /// Whether any answer has reasoning that its provider has signed or encrypted. Plain texts are read anywhere.
     pub(crate) fn has_sealed_reasoning(&self) -> bool {
         let is_sealed = |member: &Field| {

@@ -120,6 +120,8 @@ pub struct SessionKnowledge {
     pub counted: bool,
     /// The provider refused this very request as too long.
     pub was_refused: bool,
+    /// Raw tokens that each byte of reasoning has beyond its estimate, as the refusal of this very request showed.
+    pub reasoning_density: f64,
     /// Nothing but what must stay is sent, and that as it is: nobody knows how much fits.
     pub keeps_least: bool,
     /// No request of the conversation is over its budget, whatever it holds.

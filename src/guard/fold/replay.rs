@@ -134,7 +134,7 @@ pub(in crate::guard) fn replay_conversation<'a>(
         knowledge,
         clearing: Clearing::nothing(view.conversation.items.len()),
         weights: UnitWeights::new(view, &cuts, injected, measured.shares.tools),
-        reasoning: BoundReasoning::weigh(view),
+        reasoning: BoundReasoning::weigh(view, knowledge.reasoning_density),
         budgets: ReplayBudgets::new(view, measured, &cuts, low_water, is_counted, raw),
         note: Note::new(view, base, begun),
         rules,

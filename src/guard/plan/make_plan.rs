@@ -14,8 +14,8 @@ use crate::{
             report::{Plan, Report, StandBackReason},
         },
         request::{
-            budget, measured_request::MeasuredRequest, policy::Policy, recall_id::NamedIds,
-            view::RequestView,
+            budget, estimate, measured_request::MeasuredRequest, policy::Policy,
+            recall_id::NamedIds, view::RequestView,
         },
         shrink::{cuts::MessageCuts, shortened_messages::ShortenedMessages},
     },
@@ -64,7 +64,12 @@ fn plan_request(
     names_ids: &NamedIds,
     compacts: bool,
 ) -> Plan {
-    let measured = MeasuredRequest::new(conversation, policy, &knowledge.past_answers());
+    let mut measured = MeasuredRequest::new(conversation, policy, &knowledge.past_answers());
+    for (tokens, item) in measured.tokens.iter_mut().zip(&conversation.items) {
+        let density = knowledge.reasoning_density;
+        let more = estimate::estimate_dense_reasoning(conversation, item, density);
+        *tokens = tokens.saturating_add(more);
+    }
     let mut units = match split_guarded_units(conversation, policy) {
         Ok(units) => units,
         Err(reason) => {

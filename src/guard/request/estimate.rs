@@ -53,6 +53,18 @@ pub(in crate::guard) fn estimate_reasoning(
     Some(all.saturating_sub(weights.count_text_tokens(&rest)))
 }
 
+/// Raw tokens of a message's reasoning beyond their estimate, where each byte has `density` of them.
+pub(in crate::guard) fn estimate_dense_reasoning(
+    conversation: &Conversation,
+    message: &Item,
+    density: f64,
+) -> u32 {
+    match density > 0.0 {
+        true => (conversation.count_reasoning_bytes(message) as f64 * density) as u32,
+        false => 0,
+    }
+}
+
 /// Raw tokens of every message of a conversation as it came.
 pub(in crate::guard) fn estimate_messages(
     conversation: &Conversation,

@@ -22,17 +22,33 @@ pub fn refit_request(
     counted: Option<u32>,
 ) -> Option<PlannedRequest> {
     let (_span, begun) = begin_planning(followed.session);
+    let mut held = remeasure_for_target(followed, refused.clone(), target);
+    held.knowledge.was_refused = true;
+    let dense = counted.and_then(|counted| refit_dense_reasoning(followed, &held, counted));
+    let mut planned = match dense {
+        Some(planned) => planned,
+        None => refit_by_ratio(followed, held, counted)?,
+    };
+    planned.guard_took += begun.elapsed();
+    planned.refits += 1;
+    Some(planned)
+}
+
+/// Makes the refused request smaller as if each part of it took its share of `counted`.
+fn refit_by_ratio(
+    followed: FollowedConversation<'_>,
+    refused: PlannedRequest,
+    counted: Option<u32>,
+) -> Option<PlannedRequest> {
     let is_smaller = |plan: &Plan| {
         let cap = |plan: &Plan| plan.report.answer_cap.map(|cap| cap.sent);
         // A prompt may grow by what the count taught, where its answer's cap makes room.
         plan.report.raw_after < refused.raw_sent || cap(plan) < cap(&refused.plan)
     };
-    let mut planned = remeasure_for_target(followed, refused.clone(), target);
-    planned.knowledge.was_refused = true;
+    let mut planned = refused.clone();
     if let Some(counted) = counted {
-        let profile = target.provider.config.profile;
         let calibration = refused.knowledge.calibration;
-        planned.knowledge.calibration = calibration.learn_usage(refused.raw_sent, counted, profile);
+        planned.knowledge.calibration = calibration.learn_usage(refused.raw_sent, counted, true);
         planned.knowledge.counted = true;
     }
     let trial = find_best_trial(followed, &planned, is_smaller)?;
@@ -41,9 +57,52 @@ pub fn refit_request(
         planned.recovery.withdraw_prompt();
         find_best_trial(followed, &planned, is_smaller)?.take_over(&mut planned);
     }
-    planned.guard_took += begun.elapsed();
-    planned.refits += 1;
     Some(planned)
+}
+
+/// Makes the refused request fit as if its reasoning alone accounted for a count far above the estimate. Encrypted reasoning is
+/// the one text whose tokens nobody but its provider can count. If the ratio of the count applied to all texts, a cut that
+/// takes the reasoning would take nearly all else, too. `None` where that cannot be so, or was tried before.
+fn refit_dense_reasoning(
+    followed: FollowedConversation<'_>,
+    refused: &PlannedRequest,
+    counted: u32,
+) -> Option<PlannedRequest> {
+    if refused.refits > 0 {
+        return None;
+    }
+    let mut planned = refused.clone();
+    planned.knowledge.reasoning_density = find_reasoning_density(followed, refused, counted)?;
+    planned = replan_request(followed, planned);
+    if planned.plan.report.over_budget {
+        return None;
+    }
+    // The cuts stay. What is left weighs as it does in other requests, so that its count can be learnt.
+    planned.knowledge.sent = Some(planned.plan.memory.clone());
+    planned.knowledge.history = planned.plan.history;
+    planned.knowledge.reasoning_density = 0.0;
+    if is_cut_below_prompt(&planned) {
+        planned.recovery.withdraw_prompt();
+    }
+    Some(replan_request(followed, planned))
+}
+
+/// Raw tokens beyond the estimate of each byte of reasoning that was sent, if it accounts for the count.
+fn find_reasoning_density(
+    followed: FollowedConversation<'_>,
+    refused: &PlannedRequest,
+    counted: u32,
+) -> Option<f64> {
+    let calibration = refused.knowledge.calibration;
+    let excess = calibration.find_excess(refused.raw_sent, counted)?;
+    let conversation = followed.conversation;
+    let sent = refused.request_edits().apply(&conversation.body).to_bytes();
+    let sent = conversation.format.index_body(sent).ok()?;
+    let items = sent.items.iter();
+    let bytes: usize = items.map(|item| sent.count_reasoning_bytes(item)).sum();
+    let density = excess / bytes as f64;
+    // No byte of a text is more than a token.
+    (density * calibration.slope() <= 1.0).then_some(density)
 }
 
 /// Plans without the oldest images and other media: the newest half stays, `most` steps and messages at most. `None` where

@@ -2,9 +2,10 @@
 
 use super::{
     generation_stats::{break_down_prompt, collect_marks},
-    silent_cut::{is_overfull, sample_prompt},
+    silent_cut::{is_count_proved, is_overfull, sample_prompt},
 };
 use crate::{
+    guard::estimate::Calibration,
     health::{self, HealthLevel},
     proxy::{
         GuardMode, JudgedAnswer, PlannedRequest, SessionContext, judged_answer::reported_tokens,
@@ -26,10 +27,15 @@ pub(super) fn build_next_state(
     let target = &planned.target;
     let mut state = session.inherited.begin_generation();
     state.calibration = planned.knowledge.calibration;
-    if let Some(reported) = reported.filter(|_| !answer.cut_in_silence) {
+    if answer.cut_in_silence {
+        // An earlier count of a part of the prompt may have been learnt.
+        state.calibration = Calibration::from_ratio(state.calibration.slope());
+    } else if let Some(reported) = reported {
         let (profile, sent) = (target.provider.config.profile, planned.raw_sent);
-        state.calibration = state.calibration.learn_usage(sent, reported, profile);
-        if !profile.counts_missed_only {
+        let is_proved = is_count_proved(session, planned, response);
+        state.calibration = state.calibration.learn_usage(sent, reported, is_proved);
+        // A count far below the estimate leaves out more than texts: it tells other sessions nothing.
+        if !profile.counts_missed_only && reported >= sent / 2 {
             let (ratios, by) = (&session.app.ratios, session.inherited.session);
             ratios.learn_ratio(&target.provider.name, &target.model, by, sent, reported);
         }

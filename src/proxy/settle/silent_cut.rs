@@ -11,15 +11,44 @@ use crate::{
     relay::ResponseSummary,
 };
 
-/// The sent tokens, and the tokens that the provider reports to have read.
+/// The sent tokens, and the tokens that the provider reports to have read. `None` where it says that it dropped thinking: the
+/// count leaves that out, however much it was.
 pub(super) fn sample_prompt(
     planned: &PlannedRequest,
     response: &ResponseSummary,
 ) -> Option<UsageSample> {
-    reported_tokens(response).map(|prompt_tokens| UsageSample {
+    let is_all = response.input_changes.count_dropped() == 0;
+    let reported = reported_tokens(response).filter(|_| is_all);
+    reported.map(|prompt_tokens| UsageSample {
         raw_sent: planned.raw_sent,
         prompt_tokens,
     })
+}
+
+/// The same of the session's answer before, if the same model gave it.
+fn find_sample_before(session: &SessionContext, planned: &PlannedRequest) -> Option<UsageSample> {
+    let state = session.inherited.state.as_ref();
+    let state = state.filter(|_| is_same_model(&session.inherited, &planned.target));
+    state.and_then(|state| state.sample)
+}
+
+/// Whether the reported tokens are those of the whole prompt, however few they are: some of them were cached, or they grew
+/// with the request.
+pub(super) fn is_count_proved(
+    session: &SessionContext,
+    planned: &PlannedRequest,
+    response: &ResponseSummary,
+) -> bool {
+    let names_cached = response.usage.is_some_and(|usage| {
+        let cached = usage.cached_tokens.unwrap_or(0);
+        (1..=usage.prompt_tokens).contains(&cached)
+    });
+    let proves = |sample| {
+        let before = find_sample_before(session, planned);
+        let misses = planned.target.provider.config.profile.counts_missed_only;
+        silent_truncation::proves_whole_count(before, sample, misses)
+    };
+    names_cached || sample_prompt(planned, response).is_some_and(proves)
 }
 
 /// Whether the prompt filled a known window, although the provider accepted it.
@@ -38,20 +67,18 @@ pub(super) fn detect_silent_cut(
     planned: &PlannedRequest,
     response: &ResponseSummary,
 ) -> bool {
-    let Some(sample) = sample_prompt(planned, response) else {
-        return false;
-    };
     let (app, target) = (&session.app, &planned.target);
     let (provider, model) = (&target.provider.name, &target.model);
     let key = target.lesson_key();
     let learnt = &app.registry.learnt;
-    let state = session.inherited.state.as_ref();
-    let state = state.filter(|_| is_same_model(&session.inherited, target));
-    let previous = state.and_then(|state| state.sample);
     let missed_only = target.provider.config.profile.counts_missed_only;
-    let now = SystemTime::now();
-    let Some(cap) = silent_truncation::detect_truncation(previous, sample, missed_only) else {
-        learnt.record_accepted_prompt(&key, sample.prompt_tokens, now);
+    let (before, now) = (find_sample_before(session, planned), SystemTime::now());
+    let cap = sample_prompt(planned, response)
+        .and_then(|sample| silent_truncation::detect_truncation(before, sample, missed_only));
+    let Some(cap) = cap else {
+        if let Some(tokens) = reported_tokens(response) {
+            learnt.record_accepted_prompt(&key, tokens, now);
+        }
         return false;
     };
     learnt.record_truncation(&key, cap, now);

@@ -188,10 +188,8 @@ impl GuardedSession<'_> {
             let plan = guard::plan(&conversation, &self.policy, knowledge);
             let body = apply_plan(&conversation, &plan);
             let tokens = self.meter.count(&body, profile);
-            knowledge.calibration =
-                knowledge
-                    .calibration
-                    .learn_usage(plan.report.raw_after, tokens as u32, profile);
+            let (raw, calibration) = (plan.report.raw_after, knowledge.calibration);
+            knowledge.calibration = calibration.learn_usage(raw, tokens as u32, tokens > limit);
             if tokens > limit && tries < 2 {
                 outcome.over += usize::from(tries == 0);
                 tries += 1;

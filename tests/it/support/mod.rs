@@ -12,6 +12,7 @@ pub(crate) mod client;
 pub(crate) mod client_sessions;
 pub(crate) mod collector;
 pub(crate) mod count;
+pub(crate) mod counting_provider;
 pub(crate) mod data;
 pub(crate) mod drive;
 pub(crate) mod generate;

@@ -33,12 +33,17 @@ pub(super) struct BoundReasoning {
 }
 
 impl BoundReasoning {
-    pub(super) fn weigh(view: RequestView<'_>) -> Self {
+    /// `density`: see [`SessionKnowledge::reasoning_density`](crate::guard::SessionKnowledge::reasoning_density).
+    pub(super) fn weigh(view: RequestView<'_>, density: f64) -> Self {
         let weights = view.token_weights();
         let mut has_any = false;
         let mut tokens = Vec::new();
         if view.policy.profile.past_reasoning != PastReasoning::Read {
-            let weigh = |item| estimate::estimate_reasoning(view.conversation, item, &weights);
+            let weigh = |item| {
+                let tokens = estimate::estimate_reasoning(view.conversation, item, &weights)?;
+                let more = estimate::estimate_dense_reasoning(view.conversation, item, density);
+                Some(tokens.saturating_add(more))
+            };
             tokens.extend(view.units.iter().map(|unit| {
                 let items = view.conversation.items[unit.messages.clone()].iter();
                 items.filter_map(weigh).fold(0u32, |sum, tokens| {
@@ -201,7 +206,7 @@ mod tests {
                 ..*find_profile("anthropic").unwrap()
             };
             let settings = GuardConfig::counted_by_characters();
-            let reasoning = BoundReasoning::weigh(RequestView {
+            let view = RequestView {
                 conversation: &conversation,
                 units: &units,
                 policy: Policy {
@@ -214,7 +219,8 @@ mod tests {
                 },
                 names_ids: crate::guard::request::recall_id::NamedIds::NONE,
                 scale: TokenScale::default(),
-            });
+            };
+            let reasoning = BoundReasoning::weigh(view, 0.0);
             assert!(!reasoning.is_empty());
             reasoning.first
         };

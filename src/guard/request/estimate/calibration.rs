@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::profile::Profile;
-
 /// The relation of a session's raw tokens to the usage that its provider reports.
 ///
 /// Expected tokens lie on a line through the last answer's usage: its tokens, plus those added since times the learnt
@@ -132,19 +130,30 @@ impl Calibration {
         (kept + added).max(0.0) as u32
     }
 
+    /// Raw tokens that texts cannot account for, where a request of `raw` tokens was counted as so many: a part of it is far
+    /// denser than its estimate. `None` where the count may be that of denser texts.
+    pub fn find_excess(&self, raw: u32, counted: u32) -> Option<f64> {
+        let (expected, counted) = (f64::from(self.to_expected_tokens(raw)), f64::from(counted));
+        let most = match self.is_counted() {
+            true => DENSER,
+            false => MOST_EXPECTED,
+        };
+        (counted > expected * most).then(|| (counted - expected) / self.slope)
+    }
+
     /// Learns from an answer: `raw` tokens were sent, and `reported` was their usage.
     ///
-    /// A report that no tokenizer could give is ignored. So is a report far below the expected tokens where the
-    /// provider may count only the tokens that its cache missed.
-    pub fn learn_usage(&self, raw: u32, reported: u32, profile: &Profile) -> Self {
+    /// A report that no tokenizer could give is ignored. So is one under half of the expected tokens, unless it `is_proved`:
+    /// the provider may count only the tokens that its cache missed, or drop the beginning of a prompt.
+    pub fn learn_usage(&self, raw: u32, reported: u32, is_proved: bool) -> Self {
         let (raw_tokens, tokens) = (f64::from(raw), f64::from(reported));
         if raw == 0 || reported == 0 || tokens > raw_tokens * SLOPES.end() + MOST_OVERHEAD {
             return *self;
         }
         // The expected tokens may come from one bad report, which must not keep out all later reports.
         let expected = f64::from(self.to_expected_tokens(raw)).min(raw_tokens * MOST_EXPECTED);
-        let far_below = tokens < expected * 0.5;
-        if far_below && (profile.counts_missed_only || tokens < raw_tokens * 0.2) {
+        let is_far_below = tokens < expected * 0.5;
+        if is_far_below && !is_proved {
             return *self;
         }
         let overall = tokens / raw_tokens;
@@ -154,6 +163,8 @@ impl Calibration {
                 let added = f64::from(raw - base_raw);
                 (f64::from(reported - base) / added, added / (added + WEIGHT))
             }
+            // Something is not counted at all, such as tools that a chat template leaves out. It tells nothing of texts.
+            _ if is_far_below => (self.slope, 0.0),
             Some(_) => (overall, 0.1),
             None => (overall, 1.0),
         };
@@ -170,15 +181,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::config::profile::find_profile;
 
     #[test]
     fn an_overhead_outside_of_the_body_is_counted_once() {
-        let profile = find_profile("openai").unwrap();
         let truth = |raw: u32| 3_000 + raw * 9 / 10;
         let mut calibration = Calibration::default();
         for raw in (1_000..40_000).step_by(1_500) {
-            calibration = calibration.learn_usage(raw, truth(raw), profile);
+            calibration = calibration.learn_usage(raw, truth(raw), false);
         }
         let (expected, got) = (truth(50_000), calibration.to_expected_tokens(50_000));
         assert!(
@@ -189,19 +198,27 @@ mod tests {
 
     #[test]
     fn a_count_of_cache_misses_is_ignored() {
-        let local = find_profile("ollama").unwrap();
-        let learnt = Calibration::default().learn_usage(10_000, 11_000, local);
-        assert_eq!(learnt.learn_usage(11_000, 900, local), learnt);
-        assert_eq!(learnt.learn_usage(0, 900, local), learnt);
+        let learnt = Calibration::default().learn_usage(10_000, 11_000, false);
+        assert_eq!(learnt.learn_usage(11_000, 900, false), learnt);
+        assert_eq!(learnt.learn_usage(0, 900, true), learnt);
+    }
+
+    #[test]
+    fn a_proved_count_holds_however_low_it_is() {
+        // Tools of 4,000 raw tokens are not counted, and texts are counted as they are estimated.
+        let learnt = Calibration::default().learn_usage(4_500, 500, true);
+        assert_eq!(learnt.to_expected_tokens(9_000), 5_000);
+        assert!(learnt.to_raw_tokens(6_000, 0) > 9_000);
+        let later = learnt.learn_usage(5_000, 1_000, false);
+        assert_eq!(later.to_expected_tokens(9_000), 5_000);
     }
 
     #[test]
     fn one_absurd_report_does_not_keep_out_the_true_ones() {
-        let local = find_profile("template").unwrap();
         for absurd in [30_000, 80_000, u32::MAX] {
-            let mut calibration = Calibration::default().learn_usage(10_000, absurd, local);
+            let mut calibration = Calibration::default().learn_usage(10_000, absurd, false);
             for raw in (10_300..12_000).step_by(300) {
-                calibration = calibration.learn_usage(raw, raw * 11 / 10, local);
+                calibration = calibration.learn_usage(raw, raw * 11 / 10, false);
             }
             let expected = calibration.to_expected_tokens(12_000);
             assert!(expected.abs_diff(13_200) < 1_000, "{absurd}: {expected}");
@@ -239,11 +256,10 @@ mod tests {
         }
 
         #[test]
-        fn slopes_stay_within_their_bounds(samples in prop::collection::vec((any::<u32>(), any::<u32>()), 0..20)) {
-            let profile = find_profile("template").unwrap();
+        fn slopes_stay_within_their_bounds(samples in prop::collection::vec((any::<u32>(), any::<u32>(), any::<bool>()), 0..20)) {
             let mut calibration = Calibration::default();
-            for (raw, reported) in samples {
-                calibration = calibration.learn_usage(raw, reported, profile);
+            for (raw, reported, is_proved) in samples {
+                calibration = calibration.learn_usage(raw, reported, is_proved);
                 prop_assert!(SLOPES.contains(&calibration.slope()));
             }
         }
