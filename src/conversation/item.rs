@@ -184,7 +184,7 @@ impl Call {
 /// The arguments of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arguments {
-    /// A string that should hold JSON; in a call that is `fixed` any text.
+    /// A string that should hold JSON; of a custom tool, any text.
     Text(JsonString),
     /// JSON itself, mostly an object.
     Json(Span),

@@ -1,6 +1,7 @@
 mod added_tools;
 mod attachments;
 mod compaction_requests;
+mod custom_calls;
 mod messages;
 mod recall_ids;
 mod responses;

@@ -83,8 +83,9 @@ async fn first_request_after(proxies: &[RunningProxy], up: &RunningModel) -> Vec
     let ask = async |proxy: &RunningProxy, from: usize, turns: usize| {
         let mut agent = Agent::bare(proxy).set("model", format!("{}/m", STORIES[0].name));
         for turn in from..from + turns {
-            // Far fewer tokens than text of this length usually has.
-            agent = agent.says(&format!("{turn}: {}", "-".repeat(3_000)));
+            // Fewer tokens than such text usually has, but more than half of them.
+            let said = "the file of a test; ".repeat(75);
+            agent = agent.says(&format!("{turn}: {said}{}", "-".repeat(1_500)));
             let answer = json!({"role": "assistant", "content": format!("Well, {turn}.")});
             agent.messages.push(answer);
         }

@@ -115,7 +115,10 @@ impl<'a> Entry<'a> {
             name: self.name.or(self.type_name),
             arguments: self.arguments,
             listed: true,
-            fixed: shape != CallShape::Function,
+            fixed: !matches!(
+                shape,
+                CallShape::Function | CallShape::Custom | CallShape::LocalShell
+            ),
         }
     }
 

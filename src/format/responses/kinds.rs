@@ -38,10 +38,12 @@ pub(super) enum AnswerPart {
 pub(super) enum CallShape {
     /// `arguments` hold JSON, which may be shortened.
     Function,
-    /// What is asked for is an object, or a text that is no JSON.
-    Fixed,
+    /// What is asked for is any text, or an object with texts, such as commands and patches. Both may be shortened.
+    Custom,
     /// The same; its output may name it by its `id`.
     LocalShell,
+    /// What is asked for is an object of which the provider may check each value.
+    Fixed,
     /// As [`Self::Fixed`], and it makes calls.
     Program,
     /// As [`Self::Fixed`], and the model loses tools without it.
@@ -92,9 +94,10 @@ impl EntryType<'_> {
             b"reasoning" => Answer(Reasoning),
             b"function_call" => Answer(Call(CallShape::Function)),
             b"local_shell_call" => Answer(Call(CallShape::LocalShell)),
-            b"custom_tool_call" | b"shell_call" | b"apply_patch_call" | b"computer_call" => {
-                Answer(Call(CallShape::Fixed))
+            b"custom_tool_call" | b"shell_call" | b"apply_patch_call" => {
+                Answer(Call(CallShape::Custom))
             }
+            b"computer_call" => Answer(Call(CallShape::Fixed)),
             b"program" => Answer(Call(CallShape::Program)),
             b"mcp_approval_request" => Answer(Call(CallShape::Approval)),
             b"tool_search_call" if is_client_search => Answer(Call(CallShape::ToolSearch)),

@@ -118,19 +118,19 @@ fn every_kind_of_call_is_paired_with_its_output() {
         (
             json!({"type": "custom_tool_call", "call_id": "c", "name": "apply_patch", "input": "*** Begin Patch"}),
             json!({"type": "custom_tool_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "ok"}]}),
-            false,
+            true,
             1,
         ),
         (
             json!({"type": "local_shell_call", "id": "lsh_1", "call_id": "c", "action": {"type": "exec", "command": ["ls"]}}),
             json!({"type": "local_shell_call_output", "id": "lsh_1", "output": text("a b")}),
-            false,
+            true,
             1,
         ),
         (
             json!({"type": "local_shell_call", "id": "lsh_1", "call_id": "c", "action": {"type": "exec", "command": ["ls"]}}),
             output("c"),
-            false,
+            true,
             1,
         ),
         (
@@ -138,13 +138,13 @@ fn every_kind_of_call_is_paired_with_its_output() {
             json!({"type": "shell_call_output", "call_id": "c", "output": [
                 {"stdout": "a", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}},
                 {"stdout": "b", "stderr": "e", "outcome": {"type": "exit", "exit_code": 1}}]}),
-            false,
+            true,
             4,
         ),
         (
             json!({"type": "apply_patch_call", "call_id": "c", "operation": {"type": "delete_file", "path": "a"}}),
             json!({"type": "apply_patch_call_output", "call_id": "c", "status": "completed"}),
-            false,
+            true,
             0,
         ),
         (

@@ -336,6 +336,21 @@ fn frames(entries: &[Value]) -> Vec<Value> {
             }
             frame["output"] = chunks;
         }
+        // What these ask for may get shorter, and keeps its shape.
+        if kind(entry) == "custom_tool_call" {
+            frame["input"] = shape(&entry["input"]);
+        }
+        let texts = match kind(entry) {
+            "local_shell_call" => ["/action/command", "/action/env"],
+            "shell_call" => ["/action/commands", ""],
+            "apply_patch_call" => ["/operation/diff", ""],
+            _ => ["", ""],
+        };
+        for pointer in texts.into_iter().filter(|it| !it.is_empty()) {
+            if let Some(text) = frame.pointer_mut(pointer) {
+                *text = shape(text);
+            }
+        }
         if kind(entry) == "function_call" {
             let arguments = entry["arguments"].as_str().unwrap_or("");
             let arguments = serde_json::from_str::<Value>(arguments).unwrap_or_default();
