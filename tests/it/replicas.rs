@@ -84,8 +84,8 @@ async fn first_request_after(proxies: &[RunningProxy], up: &RunningModel) -> Vec
         let mut agent = Agent::bare(proxy).set("model", format!("{}/m", STORIES[0].name));
         for turn in from..from + turns {
             // Fewer tokens than such text usually has, but more than half of them.
-            let said = "the file of a test; ".repeat(75);
-            agent = agent.says(&format!("{turn}: {said}{}", "-".repeat(1_500)));
+            let said = "the file of a test; ".repeat(120);
+            agent = agent.says(&format!("{turn}: {said}{}", "-".repeat(700)));
             let answer = json!({"role": "assistant", "content": format!("Well, {turn}.")});
             agent.messages.push(answer);
         }
