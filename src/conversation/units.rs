@@ -63,17 +63,20 @@ pub struct Unit {
     pub loader: Option<Box<Loader>>,
 }
 
-/// What a unit that loads tools is needed for. It stays until each of them was loaded anew, since the model may call them
-/// as long as it sees that, and as long as a call is sent for which it loaded the tool.
+/// What a unit that loads tools is needed for. It stays until each of them was loaded anew, or [`MAX_LOADERS`] units loaded
+/// others, since the model may call them as long as it sees that; and as long as a call is sent for which it loaded the tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Loader {
-    /// Tools that no later unit loads.
+    /// How many of its tools no later unit loads.
     pub newest: usize,
-    /// The last unit that loads one of the others.
+    /// The unit from which on it is no more needed for the others.
     pub until: usize,
     /// Later units with calls of the tools before they are loaded anew, in order.
     pub callers: Vec<usize>,
 }
+
+/// Units that load tools and stay although no call of these tools is sent: more could fill the window.
+pub(crate) const MAX_LOADERS: usize = 8;
 
 impl Loader {
     /// Whether a tool may still be called by it, for all that stands before `limit`.

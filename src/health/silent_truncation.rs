@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// Smaller prompts prove nothing; tokens as reported.
 const MIN_PROMPT_TOKENS: u32 = 512;
+/// Less that is added refutes nothing; raw tokens.
+const MIN_ADDED_TOKENS: u32 = 256;
 
 /// The size of one request, as estimated and as reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,6 +62,15 @@ pub fn proves_whole_count(
     added > 0 && grew_alike && !misses
 }
 
+/// Whether a count is that of a part of the prompt, as earlier ones may have been: the request was clearly longer than the one
+/// `before`, and its count did not grow with it.
+pub fn refutes_whole_count(before: Option<UsageSample>, now: UsageSample) -> bool {
+    let Some(before) = before else { return false };
+    let added = now.raw_sent.saturating_sub(before.raw_sent);
+    let more = now.prompt_tokens.saturating_sub(before.prompt_tokens);
+    added >= MIN_ADDED_TOKENS && u64::from(more) * 4 < u64::from(added)
+}
+
 /// Whether the prompt of an accepted request filled the window: the provider counted more tokens than
 /// the window holds, or the answer ended by its length without a single token.
 pub fn has_filled_window(
@@ -76,7 +87,9 @@ pub fn has_filled_window(
 mod tests {
     use proptest::prelude::*;
 
-    use super::{UsageSample, detect_truncation, has_filled_window, proves_whole_count};
+    use super::{
+        UsageSample, detect_truncation, has_filled_window, proves_whole_count, refutes_whole_count,
+    };
 
     fn sample(raw_sent: u32, prompt_tokens: u32) -> UsageSample {
         UsageSample {
@@ -157,6 +170,20 @@ mod tests {
         assert!(!proves((10_000, 4_000), (10_000, 4_000)));
     }
 
+    #[test]
+    fn a_count_that_does_not_grow_with_a_longer_prompt_is_of_a_part() {
+        let refutes = |before: (u32, u32), now: (u32, u32)| {
+            refutes_whole_count(Some(sample(before.0, before.1)), sample(now.0, now.1))
+        };
+        // Whole messages are dropped from the beginning.
+        assert!(refutes((6_250, 3_518), (7_500, 3_450)));
+        assert!(refutes((6_250, 4_000), (7_500, 4_077)));
+        assert!(!refutes((6_250, 3_450), (7_500, 4_077)));
+        assert!(!refutes((6_250, 3_450), (6_300, 3_450)));
+        assert!(!refutes((6_250, 3_450), (5_000, 2_000)));
+        assert!(!refutes_whole_count(None, sample(7_500, 10)));
+    }
+
     proptest! {
         /// A provider that counts all tokens, with an estimate that is wrong by any factor.
         #[test]
@@ -194,6 +221,7 @@ mod tests {
         fn nothing_panics(a: u32, b: u32, c: u32, d: u32, counts: bool, length: bool) {
             detect_truncation(Some(sample(a, b)), sample(c, d), counts);
             proves_whole_count(Some(sample(a, b)), sample(c, d), counts);
+            refutes_whole_count(Some(sample(a, b)), sample(c, d));
             has_filled_window(a, b, Some(c), length);
         }
     }

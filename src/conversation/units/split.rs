@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::{Bond, Unit, UnitKind, find_pinned_end, keep_needed, pin_task};
+use super::{Bond, MAX_LOADERS, Unit, UnitKind, find_pinned_end, keep_needed, pin_task};
 use crate::conversation::{Author, Conversation, LinkKind};
 
 /// The id of a call; a result without one answers a call without one.
@@ -155,6 +155,25 @@ impl Splitter<'_> {
         }
     }
 
+    /// Lets the oldest of many units that load tools go: as if their tools were loaded anew where there came to be too many.
+    fn retire_loaders(&mut self) {
+        let all = self.units.iter().enumerate();
+        let loaders: Vec<usize> = all
+            .filter(|(_, it)| it.loader.is_some())
+            .map(|(at, _)| at)
+            .collect();
+        for (&at, &newer) in loaders.iter().zip(loaders.iter().skip(MAX_LOADERS)) {
+            if let Some(loader) = &mut self.units[at].loader {
+                let until = if loader.newest > 0 {
+                    newer
+                } else {
+                    loader.until
+                };
+                (loader.newest, loader.until) = (0, until.min(newer));
+            }
+        }
+    }
+
     /// Notes that a unit loads a tool.
     fn add_loaded(&mut self, tool: u128, unit: usize) {
         let before = self.loaders.insert(tool, unit);
@@ -260,6 +279,7 @@ impl Splitter<'_> {
 
     fn finish(mut self) -> Vec<Unit> {
         self.end_step();
+        self.retire_loaders();
         let sources = self.sources.iter().filter(|(id, source)| {
             source.open > 0 && (self.pairs_apart || self.served.contains(*id))
         });

@@ -48,12 +48,16 @@ pub fn plan(
     let anew = NamedIds::all(knowledge.injections.names_ids);
     let plan = plan_request(conversation, policy, knowledge, &kept, false);
     // A new fold or placeholder changes the front of the prompt anyway, so that this request decides whether ids are named.
-    let is_new_cut = plan.report.folded.is_some_and(|it| it.new)
-        || plan.report.cleared.as_ref().is_some_and(|it| it.new);
-    match kept != anew && is_new_cut {
-        true => plan_request(conversation, policy, knowledge, &anew, false),
-        false => plan,
+    let is_cut_anew = |plan: &Plan| {
+        let cleared = plan.report.cleared.as_ref();
+        plan.report.folded.is_some_and(|it| it.new) || cleared.is_some_and(|it| it.new)
+    };
+    if kept == anew || !is_cut_anew(&plan) {
+        return plan;
     }
+    // Without ids, the cuts may be short enough that no new one is due.
+    let other = plan_request(conversation, policy, knowledge, &anew, false);
+    if is_cut_anew(&other) { other } else { plan }
 }
 
 /// `compacts`: the client compacts the conversation with this request.

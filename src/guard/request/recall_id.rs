@@ -64,7 +64,11 @@ impl NamedIds {
     pub(in crate::guard) fn go_on(&self, place: u32, offer: bool) -> Self {
         let mut next = self.clone();
         next.changes.retain(|&it| it < place);
-        if next.names(place as usize) != offer && next.changes.len() < MAX_CHANGES {
+        let is_last = next.changes.len() + 1 >= MAX_CHANGES;
+        // The last change is to no ids: what cannot be recalled is not offered for ever.
+        if next.names(place as usize) != offer
+            && (!is_last || !offer && next.changes.len() < MAX_CHANGES)
+        {
             next.changes.push(place);
         }
         next

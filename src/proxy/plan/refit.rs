@@ -48,7 +48,7 @@ fn refit_by_ratio(
     let mut planned = refused.clone();
     if let Some(counted) = counted {
         let calibration = refused.knowledge.calibration;
-        planned.knowledge.calibration = calibration.learn_usage(refused.raw_sent, counted, true);
+        planned.knowledge.calibration = calibration.learn_refusal(refused.raw_sent, counted);
         planned.knowledge.counted = true;
     }
     let trial = find_best_trial(followed, &planned, is_smaller)?;

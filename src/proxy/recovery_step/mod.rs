@@ -120,7 +120,8 @@ impl RecoveryStep {
             let tight = rules.settings.max_tool_result_chars;
             this.tight_chars = Some(tight).filter(|&chars| is_tight && chars > 0);
             this.decide_due(conversation, inherited, policy, due);
-        } else if this.memory.held.is_some() && inherited.clear_requested {
+        } else if this.memory.held.is_some() && (inherited.clear_requested || this.memory.clear_due)
+        {
             this.begin_ordered_course(conversation, inherited, policy);
         }
         let offers_reminders = this.offer.sure_tools().has_reminders();

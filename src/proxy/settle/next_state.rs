@@ -2,10 +2,9 @@
 
 use super::{
     generation_stats::{break_down_prompt, collect_marks},
-    silent_cut::{is_count_proved, is_overfull, sample_prompt},
+    silent_cut::{is_count_proved, is_count_refuted, is_overfull, sample_prompt},
 };
 use crate::{
-    guard::estimate::Calibration,
     health::{self, HealthLevel},
     proxy::{
         GuardMode, JudgedAnswer, PlannedRequest, SessionContext, judged_answer::reported_tokens,
@@ -27,9 +26,10 @@ pub(super) fn build_next_state(
     let target = &planned.target;
     let mut state = session.inherited.begin_generation();
     state.calibration = planned.knowledge.calibration;
-    if answer.cut_in_silence {
+    let was_low = state.calibration.is_far_below();
+    if answer.cut_in_silence || was_low && is_count_refuted(session, planned, response) {
         // An earlier count of a part of the prompt may have been learnt.
-        state.calibration = Calibration::from_ratio(state.calibration.slope());
+        state.calibration = state.calibration.doubt_low_counts();
     } else if let Some(reported) = reported {
         let (profile, sent) = (target.provider.config.profile, planned.raw_sent);
         let is_proved = is_count_proved(session, planned, response);

@@ -51,6 +51,17 @@ pub(super) fn is_count_proved(
     names_cached || sample_prompt(planned, response).is_some_and(proves)
 }
 
+/// Whether the reported tokens are those of a part of the prompt: it grew, and they did not.
+pub(super) fn is_count_refuted(
+    session: &SessionContext,
+    planned: &PlannedRequest,
+    response: &ResponseSummary,
+) -> bool {
+    let before = find_sample_before(session, planned);
+    let now = sample_prompt(planned, response);
+    now.is_some_and(|now| silent_truncation::refutes_whole_count(before, now))
+}
+
 /// Whether the prompt filled a known window, although the provider accepted it.
 pub(super) fn is_overfull(planned: &PlannedRequest, response: &ResponseSummary) -> bool {
     let window = planned.target.window.whole_tokens();

@@ -13,6 +13,8 @@ pub struct Calibration {
     slope: f64,
     /// The last request as sent, in raw tokens, and what the provider reported for it.
     anchor: Option<(u32, u32)>,
+    /// A count far below the estimate was that of a part of a prompt: no such count is believed any more.
+    doubts_low: bool,
 }
 
 /// What caps and shares take a raw token for, in hundredths of the provider's tokens.
@@ -53,6 +55,8 @@ pub const SLOPES: std::ops::RangeInclusive<f64> = 0.4..=2.5;
 const DENSER: f64 = 1.2;
 /// The largest overhead outside of a body; tokens. A report beyond it does not count this request.
 const MOST_OVERHEAD: f64 = 64_000.0;
+/// A count under this share of what is expected may be that of a part of the prompt.
+const FAR_BELOW: f64 = 0.5;
 /// The most expected tokens per raw token with which a report is compared to see whether it is far too low.
 const MOST_EXPECTED: f64 = 1.5;
 /// Raw tokens at which the difference of two requests counts as much as the slope learnt so far.
@@ -70,7 +74,23 @@ impl Calibration {
         Self {
             slope: ratio.clamp(*SLOPES.start(), *SLOPES.end()),
             anchor: None,
+            doubts_low: false,
         }
+    }
+
+    /// The same without the last count, which was that of a part of the prompt.
+    pub fn doubt_low_counts(&self) -> Self {
+        Self {
+            anchor: None,
+            doubts_low: true,
+            ..*self
+        }
+    }
+
+    /// Whether the last count was under half of the raw tokens.
+    pub fn is_far_below(&self) -> bool {
+        let anchor = self.anchor.map(|it| (f64::from(it.0), f64::from(it.1)));
+        anchor.is_some_and(|(raw, tokens)| tokens < raw * FAR_BELOW)
     }
 
     /// Whether a provider has counted the session's tokens.
@@ -146,14 +166,25 @@ impl Calibration {
     /// A report that no tokenizer could give is ignored. So is one under half of the expected tokens, unless it `is_proved`:
     /// the provider may count only the tokens that its cache missed, or drop the beginning of a prompt.
     pub fn learn_usage(&self, raw: u32, reported: u32, is_proved: bool) -> Self {
-        let (raw_tokens, tokens) = (f64::from(raw), f64::from(reported));
-        if raw == 0 || reported == 0 || tokens > raw_tokens * SLOPES.end() + MOST_OVERHEAD {
-            return *self;
-        }
+        let raw_tokens = f64::from(raw);
         // The expected tokens may come from one bad report, which must not keep out all later reports.
         let expected = f64::from(self.to_expected_tokens(raw)).min(raw_tokens * MOST_EXPECTED);
-        let is_far_below = tokens < expected * 0.5;
-        if is_far_below && !is_proved {
+        let is_far_below = f64::from(reported) < expected * FAR_BELOW;
+        match is_far_below && (!is_proved || self.doubts_low) {
+            true => *self,
+            false => self.learn_count(raw, reported, is_far_below),
+        }
+    }
+
+    /// Learns from a refusal, which counts all of a prompt of `raw` tokens.
+    pub fn learn_refusal(&self, raw: u32, counted: u32) -> Self {
+        self.learn_count(raw, counted, false)
+    }
+
+    /// `leaves_out`: something is not counted at all, such as tools that a chat template leaves out.
+    fn learn_count(&self, raw: u32, reported: u32, leaves_out: bool) -> Self {
+        let (raw_tokens, tokens) = (f64::from(raw), f64::from(reported));
+        if raw == 0 || reported == 0 || tokens > raw_tokens * SLOPES.end() + MOST_OVERHEAD {
             return *self;
         }
         let overall = tokens / raw_tokens;
@@ -163,8 +194,8 @@ impl Calibration {
                 let added = f64::from(raw - base_raw);
                 (f64::from(reported - base) / added, added / (added + WEIGHT))
             }
-            // Something is not counted at all, such as tools that a chat template leaves out. It tells nothing of texts.
-            _ if is_far_below => (self.slope, 0.0),
+            // That tells nothing of texts.
+            _ if leaves_out => (self.slope, 0.0),
             Some(_) => (overall, 0.1),
             None => (overall, 1.0),
         };
@@ -172,6 +203,7 @@ impl Calibration {
         Self {
             slope: slope.clamp(*SLOPES.start(), *SLOPES.end()),
             anchor: Some((raw, reported)),
+            ..*self
         }
     }
 }
@@ -214,6 +246,23 @@ mod tests {
     }
 
     #[test]
+    fn a_low_count_that_was_of_a_part_is_forgotten_with_all_later_ones() {
+        let learnt = Calibration::default().learn_usage(10_000, 3_000, true);
+        assert!(learnt.is_far_below());
+        let doubted = learnt.doubt_low_counts();
+        assert_eq!(doubted.to_expected_tokens(12_000), 12_000);
+        assert_eq!(doubted.learn_usage(12_000, 3_100, true), doubted);
+        let later = doubted.learn_usage(12_000, 11_000, false);
+        assert_eq!(later.learn_usage(13_000, 3_100, true), later);
+    }
+
+    #[test]
+    fn a_refusal_below_half_of_the_estimate_holds_for_all_texts() {
+        let learnt = Calibration::default().learn_refusal(40_000, 16_000);
+        assert_eq!(learnt.to_expected_tokens(10_000), 4_000);
+    }
+
+    #[test]
     fn one_absurd_report_does_not_keep_out_the_true_ones() {
         for absurd in [30_000, 80_000, u32::MAX] {
             let mut calibration = Calibration::default().learn_usage(10_000, absurd, false);
@@ -228,7 +277,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_request_within_its_raw_tokens_is_expected_to_fit(slope in 0.4f64..2.5, base in 0u32..200_000, tokens in 1_000u32..1_000_000, added in 0u32..100_000) {
-            let calibration = Calibration { slope, anchor: Some((base, base)) };
+            let calibration = Calibration { slope, anchor: Some((base, base)), doubts_low: false };
             let raw = calibration.to_raw_tokens(tokens, added);
             prop_assume!(raw > 0 && raw >= added);
             prop_assert!(calibration.to_expected_tokens(raw) <= tokens + 1);
@@ -243,7 +292,7 @@ mod tests {
 
         #[test]
         fn the_reported_count_holds_for_the_same_request(slope in 0.4f64..2.5, raw in 1u32..200_000, base in 1u32..200_000) {
-            let calibration = Calibration { slope, anchor: Some((raw, base)) };
+            let calibration = Calibration { slope, anchor: Some((raw, base)), doubts_low: false };
             prop_assert_eq!(calibration.to_raw_tokens(base, 0), raw);
         }
 
