@@ -106,7 +106,7 @@ mod tests {
         for place in 8..10_000 {
             ids = ids.go_on(place, place % 2 == 0);
         }
-        assert_eq!(ids.changes.len(), MAX_CHANGES);
+        assert!(ids.changes.len() <= MAX_CHANGES && !ids.names(10_000));
     }
 
     #[test]
