@@ -1,5 +1,5 @@
-//! Window use of a session by generation, for the API and the dashboard. By it recovery expects a cut, and when the last
-//! prompt was; nothing else is decided by it.
+//! Window use of a session by generation, for the API and the dashboard. Recovery reads two things of it: the largest
+//! recent growth, and whether a prompt went recently (`proxy/plan/prompt_timing.rs`).
 //!
 //! If there are more than [`MAX_POINTS`] points, neighbouring points are merged: a long session is shown in coarser
 //! steps.
@@ -105,7 +105,8 @@ impl History {
         growth.max().unwrap_or(0)
     }
 
-    /// Whether a prompt went with a generation after that one.
+    /// Whether a prompt went with a generation after that one. Of merged points the last generation counts, so that in long
+    /// sessions a prompt may look newer than it is.
     pub fn has_prompt_after(&self, generation: u32) -> bool {
         let is_prompted = |point: &HistoryPoint| point.marks.0 & Marks::INJECTED.0 != 0;
         let last = self.points.iter().rfind(|point| is_prompted(point));

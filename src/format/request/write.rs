@@ -162,7 +162,7 @@ impl Format {
 }
 
 impl ProxyToolCall {
-    /// The object in the arguments as text, also where it was encoded twice; empty if they are none.
+    /// The object in the arguments as text, also where it was encoded twice; `{}` if there is none.
     pub(in crate::format) fn object_text(&self) -> String {
         let parse = |text: &str| serde_json::from_str(text).unwrap_or_default();
         let is_object = |text: &str| matches!(parse(text), Value::Object(_));

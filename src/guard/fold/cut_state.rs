@@ -145,9 +145,9 @@ impl CutMark {
         });
     }
 
-    /// Whether another cut is told from it: by what is left out, by what is cleared, or by the lack of a ledger that
-    /// `has_ledger` says there could be.
-    pub(in crate::guard) fn is_told_from(
+    /// Whether the two cuts leave out or clear other messages, or one lacks a ledger that there is text for
+    /// (`has_ledger`).
+    pub(in crate::guard) fn differs_from(
         &self,
         other: &Self,
         has_ledger: impl Fn() -> bool,

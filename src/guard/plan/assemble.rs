@@ -104,7 +104,7 @@ pub(in crate::guard) fn assemble_plan(
     let course = course.filter(|_| folding.prefaced);
     let has_ledger = || fit.replay.note.has_ledger(&fit.state);
     let is_new_cut = match (&memory.cut, &knowledge.memory.cut) {
-        (Some(cut), Some(known)) => cut.is_told_from(known, has_ledger),
+        (Some(cut), Some(known)) => cut.differs_from(known, has_ledger),
         (cut, known) => cut != known,
     };
     let report = Report {

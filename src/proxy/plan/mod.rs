@@ -226,7 +226,7 @@ pub fn plan_without_prompt_after_tool(
     Some(replan_request(followed, planned))
 }
 
-/// Plans without rounds that a provider refuses, but with all else that recovery adds; `None` if there are no such rounds.
+/// Plans without the rounds that a provider may have refused (see `withdraw_rounds`); `None` if there are none.
 pub fn plan_without_rounds(
     followed: FollowedConversation<'_>,
     planned: &PlannedRequest,

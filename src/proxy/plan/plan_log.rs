@@ -31,7 +31,7 @@ pub fn log_plan(session: SessionId, planned: &PlannedRequest) {
         }
         if let Some(hold) = planned.recovery.new_hold() {
             let what = match hold.holds_all() {
-                true => "no prompts, tools or courses",
+                true => "no prompts, new reminder tools or courses",
                 false => "no caution prompts",
             };
             let action = format!("{hold}: {what}");

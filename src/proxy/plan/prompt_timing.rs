@@ -14,10 +14,12 @@ use crate::{
 
 /// Generations whose growth tells how large the next step may be.
 const GROWTH_GENERATIONS: usize = 4;
-/// What a prompt with its tools takes at most, in tokens.
+/// Tokens that a built-in prompt with its tools takes at most; a longer text of `prompts_dir` is caught by the second check
+/// in `plan_request`.
 pub(super) const PROMPT_TOKENS: u32 = 1_000;
 
-/// The rules by which the request is planned again, where its plan shows that others hold for it.
+/// Rules for a second plan, if the first shows that the prompt must wait or that the fixed part is beyond a level; else
+/// `None`.
 pub(super) fn revise_rules<'a>(
     planned: &PlannedRequest,
     rules: RecoveryRules<'a>,

@@ -65,7 +65,7 @@ pub(in crate::proxy) fn waits_for_summary(
     let is_late = |id| session.app.summary_jobs.is_late(id);
     planned.compaction.is_ordered()
         || compacts_automatically(session, planned)
-            && (is_cut_anew(planned)
+            && (cuts_beyond_summary(planned)
                 || planned.plan.report.over_budget
                 || !planned.compaction.job_id().is_some_and(is_late)
                     && is_past_threshold(followed, planned, planned.expected_tokens()))
@@ -147,7 +147,7 @@ fn compacts_automatically(session: &SessionContext, planned: &PlannedRequest) ->
 }
 
 /// Whether the guard makes a new cut. A summary that was taken over moves the cut too, but loses nothing.
-fn is_cut_anew(planned: &PlannedRequest) -> bool {
+fn cuts_beyond_summary(planned: &PlannedRequest) -> bool {
     let cut = planned.plan.report.folded.is_some_and(|folded| folded.new);
     let summarised = planned.compaction.summary_boundary().unwrap_or(0);
     let count_beyond = |memory: &guard::GuardMemory| {

@@ -18,6 +18,7 @@ use crate::{
 };
 
 impl RecoveryStep {
+    /// Adds the due prompt, or begins the due or ordered course.
     pub(super) fn decide_due(
         &mut self,
         conversation: &Conversation,

@@ -42,13 +42,14 @@ pub struct RecoveryRules<'a> {
     /// The model differs from the previous generation's, whose refusals do not count.
     pub other_model: bool,
     pub timing: PromptTiming,
-    /// What the fixed part of the request holds back.
+    /// Set when a plan has shown that the request's fixed part is beyond a level; `None` for the first plan.
     pub hold: Option<RecoveryHold>,
 }
 
 /// Which prompt may go with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PromptTiming {
+    /// As the clock says.
     WhenDue,
     /// A due prompt waits, and so do the tools that would come with it: a summary is expected, or a cut makes it needless.
     Waits,
@@ -132,7 +133,8 @@ impl RecoveryStep {
         this
     }
 
-    /// What the clock asks for, but for what waits, is held back or goes ahead.
+    /// The action that goes with this request: the clock's, or a caution prompt ahead of a cut. `None` if it waits or is
+    /// held back. A course never waits.
     fn choose_due(&self, timing: PromptTiming) -> Option<RecoveryAction> {
         let due = match timing {
             PromptTiming::AheadOfCut => Some(RecoveryAction::Caution),
@@ -247,7 +249,7 @@ impl RecoveryStep {
         self.injected
     }
 
-    /// Whether what the request is made of may hold recovery back.
+    /// Whether prompts and new courses may begin with this request.
     pub const fn may_begin(&self) -> bool {
         self.may_begin
     }
@@ -258,7 +260,7 @@ impl RecoveryStep {
         self.may_begin && is_calm && self.memory.held.is_none() && !self.events.cleared
     }
 
-    /// What holds recovery back since this request.
+    /// What holds recovery back, if that begins with this request or has another reason than before: the log says it then.
     pub fn new_hold(&self) -> Option<RecoveryHold> {
         let (kind, known) = (self.memory.held, self.inherited.held);
         let is_known = kind.map(|it| it.word()) == known.map(|it| it.word());
