@@ -63,7 +63,7 @@ pub struct Unit {
     pub loader: Option<Box<Loader>>,
 }
 
-/// What a unit that loads tools is needed for. It stays until each of them was loaded anew, or [`MAX_LOADERS`] units loaded
+/// What a unit that loads tools is needed for. It stays until each of them was loaded anew, or `MAX_LOADERS` units loaded
 /// others, since the model may call them as long as it sees that; and as long as a call is sent for which it loaded the tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Loader {

@@ -15,7 +15,7 @@ const LEAST_CHAT_WINDOW: u32 = 32_768;
 /// What holds recovery back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RecoveryHold {
-    /// The request has no tools of the client's, and its window is below [`LEAST_CHAT_WINDOW`].
+    /// The request has no tools of the client's, and its window is below 32,768 tokens.
     SmallChat,
     /// What reminders cannot lower is beyond a level by itself.
     FixedPart {
