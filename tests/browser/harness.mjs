@@ -56,6 +56,10 @@ profile = "openai"
 [guard]
 reserve_tokens = 2500
 
+[recovery]
+# Chats of the pages, in a small window.
+chats = true
+
 [models."harbour/deep"]
 context_length = ${WINDOW}
 optimal_max_tokens = ${OPTIMAL}

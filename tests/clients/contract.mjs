@@ -53,8 +53,10 @@ export class Task {
     assert.deepEqual(seen.filter((one) => one.error), []);
     assert.deepEqual(new Set(seen.map((one) => one.stream)), new Set([streamed]));
     assert.ok(seen.length > this.steps.length);
-    // A prompt with fewer tokens than the previous one: the guard cut, unnoticed by the client.
-    const sent = seen.map((one) => one.tokens);
-    assert.ok(sent.some((count, at) => at > 0 && count < sent[at - 1]), String(sent));
+    // A prompt that hardly grew by a result, or has fewer tokens than the one before: the guard cut, unnoticed by the client.
+    // The last steps have short results.
+    const sent = seen.map((one) => one.tokens).slice(0, -3);
+    const added = sent.slice(1).map((count, at) => count - sent[at]);
+    assert.ok(Math.min(...added) < Math.max(...added) / 4, String(sent));
   }
 }

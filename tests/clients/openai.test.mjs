@@ -424,7 +424,7 @@ test("a long history is folded and valid", limit, async () => {
 
 test("a session outgrows the window of the simulated model", limit, async () => {
   const messages = [user("Compare all cities, one after another.")];
-  const history = rounds(75, 60);
+  const history = rounds(110, 60);
   let folded = 0;
   for (let at = 0; at < history.length; at += 2) {
     messages.push(history[at], history[at + 1]);

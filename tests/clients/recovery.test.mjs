@@ -11,7 +11,12 @@ const openai = await sdk();
 const OpenAI = openai.default;
 const limit = { timeout: 2 * PATIENCE };
 // Half of the window, so that the second request is past the optimal limit.
-const TASK = "Tell me the weather of every harbour. " + "Mind the tides and the winds. ".repeat(1_100);
+const TASK = [
+  { role: "user", content: "What is there to mind?" },
+  // What can go is no part of the task.
+  { role: "assistant", content: "Mind the tides and the winds. ".repeat(1_100) },
+  { role: "user", content: "Tell me the weather of every harbour." },
+];
 // Requests of a loop: one for each city, and the final text.
 const LOOP = CITIES.length + 1;
 
@@ -66,7 +71,7 @@ function check(tag, how, answered) {
 
 const request = (how, tag, tools) => ({
   model: `scripted/recovery-${how}`,
-  messages: [{ role: "user", content: TASK }],
+  messages: [...TASK],
   tools,
   user: tag,
 });

@@ -23,8 +23,12 @@ WEATHER = {
         },
     },
 }
-# Half of the window, so that the second request is past the optimal limit.
-TASK = "Tell me the weather of every harbour. " + "Mind the tides and the winds. " * 1_100
+# Half of the window, so that the second request is past the optimal limit. What can go is no part of the task.
+TASK = [
+    {"role": "user", "content": "What is there to mind?"},
+    {"role": "assistant", "content": "Mind the tides and the winds. " * 1_100},
+    {"role": "user", "content": "Tell me the weather of every harbour."},
+]
 # Requests of a loop: one for each city, and the final text.
 LOOP = len(CITIES) + 1
 
@@ -70,7 +74,7 @@ def answer_calls(message, messages, answered):
 
 @pytest.mark.parametrize("how", RECOVERY)
 def test_a_loop_of_the_sdk(client, provider, tag, how):
-    messages, answered = [{"role": "user", "content": TASK}], []
+    messages, answered = list(TASK), []
     for _ in range(LOOP):
         done = client.chat.completions.create(**request(how, tag, messages)).choices[0]
         answer_calls(done.message, messages, answered)
@@ -83,7 +87,7 @@ def test_a_loop_of_the_sdk(client, provider, tag, how):
 
 @pytest.mark.parametrize("how", RECOVERY)
 def test_a_streamed_loop_of_the_sdk(client, provider, tag, how):
-    messages, answered = [{"role": "user", "content": TASK}], []
+    messages, answered = list(TASK), []
     for _ in range(LOOP):
         with client.chat.completions.stream(**request(how, tag, messages)) as stream:
             for _ in stream:
