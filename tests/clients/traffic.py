@@ -116,11 +116,7 @@ def make_traffic(proxy, turn):
 
 def watch(chat, turn):
     """A session with tools that goes on in new courses."""
-    messages = [
-        said("What is there to mind?"),
-        said("Mind the tides and the winds. " * 1_100, "assistant"),
-        said("Tell me the weather of every harbour."),
-    ]
+    messages = [said("Tell me the weather of every harbour. " + "Mind the tides and the winds. " * 1_100)]
     for _ in CITIES:
         answer = chat("scripted/recovery-clear", messages, tools=TOOLS, user=turn)["choices"][0]["message"]
         messages.append(answer)
