@@ -3,9 +3,12 @@
 use http::Method;
 use serde_json::{Value, json};
 
+use plimsoll::config::AddTools;
+
 use super::{Shape, obliging_model, proxy_before, words, work};
 use crate::support::{
-    Agent, MessagesAgent, ModelSetup, ResponsesAgent, RunningModel, RunningProxy, tool,
+    Agent, MessagesAgent, ModelCall, ModelReply, ModelSetup, ResponsesAgent, RunningModel,
+    RunningProxy, tool,
 };
 
 /// A proxy with the default settings of chats before a window of that size, whose level is caution from 60 % on.
@@ -147,6 +150,52 @@ async fn tools_that_fill_the_window_bring_no_prompts_and_no_courses() {
     }
 }
 
+/// The model clears its mind beside a call of the client's, whose next request has tools that fill the window.
+#[tokio::test]
+async fn what_the_model_ordered_is_carried_out_where_recovery_is_held_back() {
+    let up = ModelSetup::new(8_192)
+        .start(|heard| {
+            let read = ModelCall::new("c1", "read_file", &json!({"path": "a"}));
+            let clear = ModelCall::new("c2", "clear_mind", &json!({}));
+            match heard.messages().len() {
+                3 if heard.offers_tool("clear_mind") => ModelReply::calls([read, clear]),
+                3 => ModelReply::calls([read]),
+                _ => ModelReply::text("Done."),
+            }
+        })
+        .await;
+    let shape = Shape {
+        window: 8_192,
+        ..Shape::default()
+    };
+    let proxy = proxy_before(&up, &shape).set(|config| {
+        config.recovery.tools = AddTools::Always;
+        config.models.get_mut("m").unwrap().optimal_max_tokens = None;
+        config.models.get_mut("m").unwrap().critical_max_tokens = None;
+    });
+    let proxy = proxy.start().await;
+    let mut agent = Agent::new(&proxy);
+    agent
+        .messages
+        .push(json!({"role": "assistant", "content": "Which?"}));
+    agent = agent.says("All leaks.");
+    agent.messages.remove(0);
+    assert_eq!(agent.messages.len(), 3, "{:?}", agent.messages);
+    let first = agent.step().await;
+    assert_eq!(first.course(), 1);
+    agent.fields["tools"] = many_tools(36);
+    let next = agent.step().await;
+    let session = agent.session(&next).await;
+    assert_eq!(session["recovery_held"], "tools");
+    assert_eq!(
+        next.action("course"),
+        Some("2"),
+        "{:?}",
+        next.header("actions")
+    );
+    up.assert_no_faults();
+}
+
 /// Tools beyond caution alone: no caution prompts, but the countdown.
 #[tokio::test]
 async fn each_level_is_held_back_apart() {
@@ -178,7 +227,7 @@ async fn what_a_provider_counts_beside_the_body_holds_nothing_back() {
                 "message": {"role": "assistant", "content": "Aye."}, "finish_reason": "stop"}],
                 "usage": {"prompt_tokens": heard.tokens + 12_000, "completion_tokens": 3, "total_tokens": heard.tokens + 12_003}});
             let body = reply.to_string();
-            crate::support::ModelReply::Raw(vec![crate::support::answer("200 OK", "", body)])
+            ModelReply::Raw(vec![crate::support::answer("200 OK", "", body)])
         })
         .await;
     let proxy = proxy_before(&up, &Shape::default()).start().await;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{
     config::{CutOrder, GuardConfig, profile::find_profile},
-    conversation::units::split_units,
+    conversation::units::{self, split_units},
     format::messages::index_body,
     guard::{self, Policy, SessionKnowledge},
     support::strict,
@@ -150,4 +150,27 @@ fn a_search_stays_while_a_call_of_its_tools_is_sent_and_then_goes() {
             assert!(stayed > 0 && (went > 0 || may_stay), "{stayed} {went}");
         }
     }
+}
+
+/// Many searches that load other tools each: the newest stay, and a call keeps an older one.
+#[test]
+fn the_oldest_of_many_searches_go() {
+    let mut entries = vec![json!({"role": "user", "content": "task"})];
+    for nth in 0..40 {
+        entries.extend(step(nth, "search", references(&[&format!("tool_{nth}")])));
+    }
+    entries.extend(step(40, "tool_3", json!("done")));
+    let units = split_units(&index_body(body_of(&entries)).unwrap());
+    // Unit 0 is the task; the search of `tool_3` is unit 4, its call unit 41.
+    let current = |limit: usize| -> Vec<usize> {
+        let removed = vec![false; units.len()];
+        let none = vec![true; units.len()];
+        let all = 1..units.len();
+        assert!(units::is_loading(&units[4], limit, &removed));
+        all.filter(|&at| units::is_loading(&units[at], limit, &none))
+            .collect()
+    };
+    assert_eq!(current(42), (33..41).collect::<Vec<_>>());
+    // By what stands before it, an earlier place has others, and what follows changes nothing.
+    assert!(current(20).starts_with(&[12, 13, 14]), "{:?}", current(20));
 }
