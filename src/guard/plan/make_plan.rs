@@ -69,10 +69,12 @@ fn plan_request(
     compacts: bool,
 ) -> Plan {
     let mut measured = MeasuredRequest::new(conversation, policy, &knowledge.past_answers());
-    for (tokens, item) in measured.tokens.iter_mut().zip(&conversation.items) {
-        let density = knowledge.reasoning_density;
-        let more = estimate::estimate_dense_reasoning(conversation, item, density);
-        *tokens = tokens.saturating_add(more);
+    let density = knowledge.reasoning_density;
+    if density > 0.0 {
+        for (tokens, item) in measured.tokens.iter_mut().zip(&conversation.items) {
+            let more = estimate::estimate_dense_reasoning(conversation, item, density);
+            *tokens = tokens.saturating_add(more);
+        }
     }
     let mut units = match split_guarded_units(conversation, policy) {
         Ok(units) => units,

@@ -33,7 +33,7 @@ impl fmt::Display for RecallId {
     }
 }
 
-/// Most changes that are remembered; then what holds of the newest messages goes on.
+/// Most changes that are remembered. From then on new messages name no ids, whatever their request may offer.
 const MAX_CHANGES: usize = 32;
 
 /// Which cuts name ids. A cut keeps the words that it was made with, so that the front of the prompt stays: where a request
