@@ -25,6 +25,8 @@ pub(in crate::guard) const ORDER: Order = Order {
         RequestCut::ClearEarly,
         RequestCut::LeaveOutTexts,
         RequestCut::CutDeeply,
+    ],
+    last: &[
         RequestCut::DropLedger,
         RequestCut::ShortenNewestStep,
         RequestCut::ShortenNewestAttachments,
@@ -48,6 +50,9 @@ pub(in crate::guard) struct Order {
     pub(in crate::guard) messages: &'static [MessageCut],
     /// Tried for each request of the replay.
     pub(in crate::guard) requests: &'static [RequestCut],
+    /// The last resorts, each no further than the request needs: the first that would do alone, if there is one, else all
+    /// until the request fits.
+    pub(in crate::guard) last: &'static [RequestCut],
     /// The parts of a deep cut, each down to its goal; the last one only as far as the request needs. With `guard.order = "oldest"` the last one alone.
     pub(in crate::guard) deep: &'static [(DeepCut, Reach)],
 }

@@ -158,6 +158,21 @@ impl<'a> Replay<'a> {
         }
     }
 
+    /// Raw tokens that the results and calls of the newest step could lose, of `excess`, with the results that led to it.
+    pub(super) fn measure_step(&self, at: usize, newest: usize, excess: u32) -> u32 {
+        let row = self.find_row(at);
+        let before = units::find_first_leader(self.view.units, at)..newest.min(*row.start());
+        let before = before.map(|unit| self.measure_tightening(unit..=unit, excess));
+        before.fold(self.measure_tightening(row, excess), u32::saturating_add)
+    }
+
+    /// The same of these units, as [`Self::tighten`] would take them.
+    pub(super) fn measure_tightening(&self, row: RangeInclusive<usize>, excess: u32) -> u32 {
+        let units = &self.view.units[row];
+        let messages = units[0].messages.start..units[units.len() - 1].messages.end;
+        self.cuts.messages.measure_tightening(messages, excess)
+    }
+
     /// Unit `at` with the late results in a row that end there: they came with one request, and share what room there is.
     fn find_row(&self, at: usize) -> RangeInclusive<usize> {
         let late = self.view.units[..=at].iter().rev();
@@ -196,13 +211,23 @@ impl<'a> Replay<'a> {
     }
 
     /// Leaves the user's newest message out, if it takes much of the room and the newest step cannot get smaller. A short
-    /// message stays, since what is gone stays out. Then the request may be over its budget, and the proxy gives up what it
-    /// adds.
+    /// message stays, since what is gone stays out. Then the request may be over its budget, and the proxy gives up what it adds.
     pub(super) fn fold_newest_question(&mut self, at: usize, newest: usize, now: &mut Moment) {
+        let asked = self.list_long_questions(at, newest, now);
+        if asked.is_empty() {
+            return;
+        }
+        self.read_words(at, now);
+        now.ledger_is_due = true;
+        asked.into_iter().for_each(|unit| self.fold_unit(unit, now));
+        self.drop_settled(newest, now);
+    }
+
+    /// The user's newest messages that may go. Of many in a row, the newest stay.
+    pub(super) fn list_long_questions(&self, at: usize, newest: usize, now: &Moment) -> Vec<usize> {
         let open = now.kept.list_open(newest).iter().copied();
         let asks = |unit: &usize| self.asks_for_newest(*unit, now) && !now.kept.is_lasting(*unit);
         let mut asked: Vec<usize> = open.filter(asks).collect();
-        // Of many in a row, the newest stay.
         let least = self.view.policy.window / LEAST_QUESTION_SHARE;
         let mut left = (self.budgets.room(at) / QUESTION_SHARE).max(least);
         while let Some(&last) = asked.last() {
@@ -218,13 +243,7 @@ impl<'a> Replay<'a> {
             left -= tokens;
             asked.pop();
         }
-        if asked.is_empty() {
-            return;
-        }
-        self.read_words(at, now);
-        now.ledger_is_due = true;
-        asked.into_iter().for_each(|unit| self.fold_unit(unit, now));
-        self.drop_settled(newest, now);
+        asked
     }
 
     /// Forgets units before `limit` that no further cut can change: those that are gone, and those that stay and get no

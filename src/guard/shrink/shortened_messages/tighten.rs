@@ -1,7 +1,7 @@
 //! Makes the newest step smaller, if it is too large after the first cut: its results, then its calls. If the newest
 //! message is the user's, what is attached to it.
 
-use std::ops::Range;
+use std::{collections::BTreeMap, ops::Range};
 
 use super::ShortenedMessages;
 use crate::{
@@ -40,6 +40,19 @@ impl ShortenedMessages<'_> {
             }
             _ => taken,
         }
+    }
+
+    /// Raw tokens that [`Self::tighten_step`] would remove.
+    pub(in crate::guard) fn measure_tightening(&self, messages: Range<usize>, excess: u32) -> u32 {
+        let shortened = self.shortened.range(messages.clone());
+        let mut trial = Self {
+            tokens: self.tokens.clone(),
+            shortened: shortened.map(|(at, cut)| (*at, cut.clone())).collect(),
+            blocks: BTreeMap::new(),
+            echoes: self.echoes.clone(),
+            ..*self
+        };
+        trial.tighten_step(messages, excess)
     }
 
     /// Makes what is attached to message `at` smaller by `excess` raw tokens. Does nothing if the attachments would keep less

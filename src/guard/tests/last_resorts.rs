@@ -1,0 +1,104 @@
+//! The last resorts: which of them takes what, and what comes back.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{conversation::Format, support::plans::apply_plan};
+
+const FORMATS: [Format; 3] = [Format::Chat, Format::Messages, Format::Responses];
+
+fn says(role: &str, text: &str) -> Value {
+    json!({"role": role, "content": text})
+}
+
+/// Some words of so many characters.
+fn text(name: &str, chars: usize) -> String {
+    format!("{name} {}", "keel mast sail rope ".repeat(chars / 20))
+}
+
+/// A step whose call has `members` numbers of some 5 tokens each, which never get shorter.
+fn step(format: Format, id: &str, members: usize, result: &str) -> Vec<Value> {
+    let members = (0..members).map(|at| (format!("n{at:04}"), json!(1_000_000 + at)));
+    let input = Value::Object(members.collect());
+    match format {
+        Format::Messages => vec![
+            json!({"role": "assistant", "content": [
+                {"type": "tool_use", "id": id, "name": "f", "input": input}]}),
+            json!({"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": id, "content": result}]}),
+        ],
+        Format::Responses => vec![
+            json!({"type": "function_call", "call_id": id, "name": "f",
+                "arguments": input.to_string()}),
+            json!({"type": "function_call_output", "call_id": id, "output": result}),
+        ],
+        _ => vec![
+            json!({"role": "assistant", "tool_calls": [{"id": id, "type": "function",
+                "function": {"name": "f", "arguments": input.to_string()}}]}),
+            json!({"role": "tool", "tool_call_id": id, "content": result}),
+        ],
+    }
+}
+
+fn index(format: Format, entries: &[Value]) -> Conversation {
+    let (key, cap) = match format {
+        Format::Responses => ("input", "max_output_tokens"),
+        _ => ("messages", "max_tokens"),
+    };
+    let body = json!({"model": "m", cap: 100, key: entries}).to_string();
+    format.index_body(body.into()).unwrap()
+}
+
+/// What goes out, and what the session knows then.
+fn send(format: Format, entries: &[Value], knowledge: &SessionKnowledge) -> (String, Plan) {
+    let mut settings = GuardConfig::counted_by_characters();
+    // What is attached to the question stays.
+    settings.clear.enabled = false;
+    let conversation = index(format, entries);
+    let plan = plan(&conversation, &policy(&settings), knowledge);
+    assert!(!plan.report.over_budget, "{:?}", plan.report);
+    let sent = apply_plan(&conversation, &plan);
+    // A second pass over what goes out changes nothing.
+    let again = format.index_body(sent.clone()).unwrap();
+    let second = super::plan(&again, &policy(&settings), &SessionKnowledge::default());
+    assert!(second.edits.is_empty(), "{:?}", second.report);
+    (String::from_utf8(sent.to_vec()).unwrap(), plan)
+}
+
+fn entries(format: Format, question: &str, members: usize, result: &str) -> Vec<Value> {
+    let mut entries = vec![
+        says("user", "TASK"),
+        says("assistant", "Well."),
+        says("user", question),
+    ];
+    entries.extend(step(format, "a", members, result));
+    entries
+}
+
+#[test]
+fn a_question_stays_where_a_shorter_result_alone_would_do() {
+    for format in FORMATS {
+        let (question, result) = (text("QUESTION", 7_500), text("RESULT", 6_900));
+        let entries = entries(format, &question, 720, &result);
+        let (sent, plan) = send(format, &entries, &SessionKnowledge::default());
+        assert!(
+            sent.contains(&question) && !sent.contains(&result),
+            "{format:?}"
+        );
+        assert_eq!(plan.report.truncated.len(), 1, "{format:?}");
+    }
+}
+
+#[test]
+fn a_result_stays_where_the_question_alone_would_do() {
+    for format in FORMATS {
+        let (question, result) = (text("QUESTION", 9_000), text("RESULT", 2_400));
+        let entries = entries(format, &question, 1_010, &result);
+        let (sent, plan) = send(format, &entries, &SessionKnowledge::default());
+        assert!(
+            !sent.contains(&question) && sent.contains(&result),
+            "{format:?}"
+        );
+        assert!(plan.report.truncated.is_empty(), "{format:?}");
+    }
+}
