@@ -175,8 +175,11 @@ impl Conversation {
     /// Whether a top-level member is present and neither null, false, nor empty.
     pub fn asks_for(&self, name: &str) -> bool {
         self.find_field(name).is_some_and(|field| {
-            !matches!(field.kind, JsonKind::Null | JsonKind::False)
-                && !matches!(self.span_bytes(field.value), b"[]" | b"{}" | b"\"\"")
+            let is_empty = match self.span_bytes(field.value) {
+                [b'[' | b'{', inside @ .., b']' | b'}'] => inside.trim_ascii().is_empty(),
+                text => text == b"\"\"",
+            };
+            !is_empty && !matches!(field.kind, JsonKind::Null | JsonKind::False)
         })
     }
 

@@ -2,18 +2,20 @@
 //! recent growth, and whether a prompt went recently (`proxy/plan/prompt_timing.rs`).
 //!
 //! If there are more than [`MAX_POINTS`] points, neighbouring points are merged: a long session is shown in coarser
-//! steps.
+//! steps, but for its newest generations.
 
 use serde::{Deserialize, Serialize, Serializer};
 
 /// Most points of one session.
 pub const MAX_POINTS: usize = 96;
+/// The newest points are single generations, since recovery reads them.
+const NEWEST_POINTS: usize = 5;
 
 /// Points of a session, oldest first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Packed", into = "Packed")]
 pub struct History {
-    /// Generations that one point stands for; the last point may stand for fewer.
+    /// Generations that one point stands for, but for the newest [`NEWEST_POINTS`].
     stride: u32,
     points: Vec<HistoryPoint>,
 }
@@ -105,8 +107,7 @@ impl History {
         growth.max().unwrap_or(0)
     }
 
-    /// Whether a prompt went with a generation after that one. Of merged points the last generation counts, so that in long
-    /// sessions a prompt may look newer than it is.
+    /// Whether a prompt went with a generation after that one. Of merged points the last generation counts.
     pub fn has_prompt_after(&self, generation: u32) -> bool {
         let is_prompted = |point: &HistoryPoint| point.marks.0 & Marks::INJECTED.0 != 0;
         let last = self.points.iter().rfind(|point| is_prompted(point));
@@ -123,13 +124,22 @@ impl History {
 
     /// Adds the newest generation.
     pub fn add_point(&mut self, point: HistoryPoint) {
-        self.merge_point(point);
+        self.points.push(point);
+        self.merge_old_points(self.points.len().saturating_sub(NEWEST_POINTS + 1));
         while self.points.len() > MAX_POINTS {
             self.stride = self.stride.saturating_mul(2);
-            for point in std::mem::take(&mut self.points) {
-                self.merge_point(point);
-            }
+            self.merge_old_points(0);
         }
+    }
+
+    /// Merges the points from index `from` on, but for the newest ones.
+    fn merge_old_points(&mut self, from: usize) {
+        let old = self.points.len().saturating_sub(NEWEST_POINTS).max(from);
+        let newest = self.points.split_off(old);
+        for point in self.points.split_off(from) {
+            self.merge_point(point);
+        }
+        self.points.extend(newest);
     }
 
     fn merge_point(&mut self, point: HistoryPoint) {
@@ -264,6 +274,17 @@ mod tests {
                 assert_eq!(point.prompt_tokens, Some(point.generation * 10));
                 from = point.generation;
             }
+        }
+    }
+
+    #[test]
+    fn the_newest_generations_of_a_long_session_are_not_merged() {
+        for generations in [96, 97, 102, 1_000, 10_007] {
+            let history = history(generations);
+            let newest = history.points().iter().rev().take(NEWEST_POINTS);
+            let newest = newest.map(|point| point.generation);
+            assert!(newest.eq((0..NEWEST_POINTS as u32).map(|back| generations - back)));
+            assert_eq!(history.largest_growth(NEWEST_POINTS - 1), 10);
         }
     }
 

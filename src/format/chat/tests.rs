@@ -282,7 +282,7 @@ fn empty_lists_of_tools_count_as_none() {
     for (tools, names, lists) in [
         ("null", false, false),
         ("[]", false, false),
-        ("[ ]", true, false),
+        ("[ ]", false, false),
         ("{}", false, true),
         ("false", false, true),
         ("[{}]", true, true),

@@ -12,6 +12,7 @@ mod budgets;
 mod clear;
 mod cut;
 mod kept_units;
+mod last_resorts;
 mod reasoning;
 mod turn_rules;
 mod unit_weights;
@@ -265,48 +266,6 @@ impl Replay<'_> {
     /// Whether no request of the conversation was ever large enough for a cut.
     fn is_below_least_mark(&self) -> bool {
         self.weights.sum_uncut(&self.note) <= self.find_least_mark()
-    }
-
-    /// Makes the last resorts while the request is over its budget.
-    fn try_last_resorts(&mut self, request: Request, now: &mut Moment) {
-        if self.over(request.at, now) == 0 {
-            return;
-        }
-        let mut all = ORDER.last.iter();
-        let alone = all.find(|cut| self.would_do_alone(**cut, request, now));
-        for &cut in alone.into_iter().chain(ORDER.last) {
-            self.try_cut(cut, request, now);
-        }
-    }
-
-    /// Whether one last resort makes a request fit that is over its budget.
-    fn would_do_alone(&self, cut: RequestCut, request: Request, now: &Moment) -> bool {
-        let Request { at, newest, .. } = request;
-        if cut.changes_newest() && self.knowledge.keeps_least {
-            return false;
-        }
-        let excess = self.over(at, now);
-        let ledger = self.note.most_of_ledger(&now.state);
-        // What is left out ends the tolerance.
-        let beyond = self.sent_now(now).saturating_sub(self.budgets.most(at));
-        match cut {
-            RequestCut::DropLedger => ledger >= beyond,
-            RequestCut::ShortenNewestStep if self.view.units[at].has_results() => {
-                self.measure_step(at, newest, excess) >= excess
-            }
-            RequestCut::ShortenNewestAttachments if self.view.policy.settings.clear.enabled => {
-                let measure = |asked| self.measure_tightening(asked..=asked, excess);
-                now.asked.is_some_and(|asked| measure(asked) >= excess)
-            }
-            RequestCut::FoldNewestQuestion => {
-                let asked = self.list_long_questions(at, newest, now).into_iter();
-                let freed = asked.map(|unit| self.weights.of_unit(unit, &now.state));
-                // The question makes a ledger.
-                let more = self.note.longest().saturating_sub(self.note.weigh(ledger));
-                freed.fold(0, u32::saturating_add) >= beyond.saturating_add(more)
-            }
-            _ => false,
-        }
     }
 
     /// Makes a cut of a request, if it is due.

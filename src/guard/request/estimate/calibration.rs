@@ -66,7 +66,7 @@ const WEIGHT: f64 = 4_000.0;
 const SCALE_STEP: f64 = 0.05;
 /// Raw tokens of a request from which on its usage tells how dense its text is: what stands beside the body is small
 /// against them.
-const SCALE_LEAST: u32 = 2_000;
+const DENSITY_LEAST: u32 = 2_000;
 
 impl Calibration {
     /// For a new session of a model whose ratio of reported to raw tokens is known.
@@ -112,7 +112,7 @@ impl Calibration {
     /// The scale of a request after one with scale `held`.
     pub fn hold_scale(&self, held: TokenScale) -> TokenScale {
         let most = f64::from(held.0) / 100.0 * (1.0 + SCALE_STEP);
-        let is_large = self.anchor.is_some_and(|(raw, _)| raw >= SCALE_LEAST);
+        let is_large = self.anchor.is_some_and(|(raw, _)| raw >= DENSITY_LEAST);
         match is_large && self.slope > most {
             true => self.to_scale(),
             false => held,
@@ -170,19 +170,25 @@ impl Calibration {
         // The expected tokens may come from one bad report, which must not keep out all later reports.
         let expected = f64::from(self.to_expected_tokens(raw)).min(raw_tokens * MOST_EXPECTED);
         let is_far_below = f64::from(reported) < expected * FAR_BELOW;
-        match is_far_below && (!is_proved || self.doubts_low) {
-            true => *self,
-            false => self.learn_count(raw, reported, is_far_below),
+        if is_far_below && (!is_proved || self.doubts_low) {
+            return *self;
         }
+        // Of a small request, the rest stands beside the body.
+        let densest = match raw < DENSITY_LEAST {
+            true => self.slope * DENSER,
+            false => *SLOPES.end(),
+        };
+        self.learn_count(raw, reported, is_far_below, densest)
     }
 
     /// Learns from a refusal, which counts all of a prompt of `raw` tokens.
     pub fn learn_refusal(&self, raw: u32, counted: u32) -> Self {
-        self.learn_count(raw, counted, false)
+        self.learn_count(raw, counted, false, *SLOPES.end())
     }
 
-    /// `leaves_out`: something is not counted at all, such as tools that a chat template leaves out.
-    fn learn_count(&self, raw: u32, reported: u32, leaves_out: bool) -> Self {
+    /// `leaves_out`: something is not counted at all, such as tools that a chat template leaves out. `densest`: the largest
+    /// slope that a first count tells.
+    fn learn_count(&self, raw: u32, reported: u32, leaves_out: bool, densest: f64) -> Self {
         let (raw_tokens, tokens) = (f64::from(raw), f64::from(reported));
         if raw == 0 || reported == 0 || tokens > raw_tokens * SLOPES.end() + MOST_OVERHEAD {
             return *self;
@@ -197,7 +203,7 @@ impl Calibration {
             // That tells nothing of texts.
             _ if leaves_out => (self.slope, 0.0),
             Some(_) => (overall, 0.1),
-            None => (overall, 1.0),
+            None => (overall.min(densest), 1.0),
         };
         let slope = self.slope + (sample - self.slope) * weight;
         Self {
@@ -226,6 +232,16 @@ mod tests {
             got.abs_diff(expected) * 20 < expected,
             "{got} for {expected}"
         );
+    }
+
+    #[test]
+    fn an_overhead_of_a_small_first_request_is_no_density() {
+        // A coding agent's first request in a window of 8,192.
+        let learnt = Calibration::default().learn_usage(1_059, 2_075, false);
+        assert!(learnt.to_expected_tokens(2_607) < 4_000);
+        // A refusal needs room, whatever it is of.
+        let refused = Calibration::default().learn_refusal(1_059, 2_075);
+        assert!(refused.to_expected_tokens(2_607) > 5_000);
     }
 
     #[test]

@@ -1,0 +1,65 @@
+//! Which of the last resorts goes first: the one that would do alone.
+
+use super::{Moment, Replay, Request};
+use crate::guard::order::{ORDER, RequestCut};
+
+impl Replay<'_> {
+    /// Makes the last resorts while the request is over its budget.
+    pub(super) fn try_last_resorts(&mut self, request: Request, now: &mut Moment) {
+        if self.over(request.at, now) == 0 {
+            return;
+        }
+        let mut all = ORDER.last.iter();
+        let alone = all.find(|cut| self.would_do_alone(**cut, request, now));
+        for &cut in alone.into_iter().chain(ORDER.last) {
+            self.try_cut(cut, request, now);
+        }
+    }
+
+    /// Whether one last resort makes a request fit that is over its budget. The newest question is taken first only where
+    /// all others together would not do.
+    fn would_do_alone(&self, cut: RequestCut, request: Request, now: &Moment) -> bool {
+        if cut.changes_newest() && self.knowledge.keeps_least {
+            return false;
+        }
+        let frees = |cut| self.measure_last_resort(cut, request, now);
+        // What is left out ends the tolerance.
+        let beyond = self
+            .sent_now(now)
+            .saturating_sub(self.budgets.most(request.at));
+        match cut {
+            RequestCut::DropLedger => frees(cut) >= beyond,
+            RequestCut::FoldNewestQuestion => {
+                let ledger = self.note.weigh(self.note.most_of_ledger(&now.state));
+                // The question makes a ledger.
+                let more = self.note.longest().saturating_sub(ledger);
+                let others = ORDER.last.iter().take_while(|it| **it != cut);
+                frees(cut) >= beyond.saturating_add(more)
+                    && others.fold(0, |sum: u32, it| sum.saturating_add(frees(*it))) < beyond
+            }
+            _ => frees(cut) >= self.over(request.at, now),
+        }
+    }
+
+    /// Raw tokens that a last resort would take off a request, of those that it is over its budget.
+    fn measure_last_resort(&self, cut: RequestCut, request: Request, now: &Moment) -> u32 {
+        let Request { at, newest, .. } = request;
+        let excess = self.over(at, now);
+        match cut {
+            RequestCut::DropLedger => self.note.most_of_ledger(&now.state),
+            RequestCut::ShortenNewestStep if self.view.units[at].has_results() => {
+                self.measure_step(at, newest, excess)
+            }
+            RequestCut::ShortenNewestAttachments if self.view.policy.settings.clear.enabled => {
+                let measure = |asked| self.measure_tightening(asked..=asked, excess);
+                now.asked.map_or(0, measure)
+            }
+            RequestCut::FoldNewestQuestion => {
+                let asked = self.list_long_questions(at, newest, now).into_iter();
+                let freed = asked.map(|unit| self.weights.of_unit(unit, &now.state));
+                freed.fold(0, u32::saturating_add)
+            }
+            _ => 0,
+        }
+    }
+}
