@@ -21,10 +21,10 @@ pub const ERROR_HEADER: HeaderName = HeaderName::from_static("x-plimsoll-error")
 /// Tells the SDKs of OpenAI and Anthropic, and Claude Code, whether to send the same request again.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
-/// A failure as the answer to a request.
-pub fn failure_response(format: Format, failure: &Failure) -> Response<Body> {
-    let status = failure.status();
-    let body = format.error_body(&failure_to_fault(format, failure));
+/// A failure as the answer to a request. `asks`: the request is one of a conversation.
+pub fn failure_response(format: Format, asks: bool, failure: &Failure) -> Response<Body> {
+    let status = failure_status(format, asks, failure);
+    let body = format.error_body(&failure_to_fault(format, status, failure));
     let mut answer = json_response(status, body);
     let never_mends = status.is_client_error()
         && ![StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS].contains(&status);
@@ -50,10 +50,22 @@ pub fn failure_response(format: Format, failure: &Failure) -> Response<Body> {
     answer
 }
 
-fn failure_to_fault(format: Format, failure: &Failure) -> ErrorBody {
+/// Claude Code shows advice of its own in place of the words of a 404, so a conversation in Messages gets a 400 instead.
+fn failure_status(format: Format, asks: bool, failure: &Failure) -> StatusCode {
+    match failure {
+        Failure::ModelNotFound(_) | Failure::ProviderNotFound(_)
+            if asks && format == Format::Messages =>
+        {
+            StatusCode::BAD_REQUEST
+        }
+        _ => failure.status(),
+    }
+}
+
+fn failure_to_fault(format: Format, status: StatusCode, failure: &Failure) -> ErrorBody {
     ErrorBody {
         message: failure.to_string(),
-        kind: Some(format.error_kind(failure.status()).to_owned()),
+        kind: Some(format.error_kind(status).to_owned()),
         param: failure.param().map(str::to_owned),
         code: Some(failure.code().to_owned()),
     }
@@ -62,7 +74,10 @@ fn failure_to_fault(format: Format, failure: &Failure) -> ErrorBody {
 /// A failure as the last event of a stream whose head the client has.
 pub fn failure_event(format: Format, failure: &Failure) -> Bytes {
     let failure = failure.clone().without_cause();
-    format.error_event(&failure_to_fault(format, &failure), &SentEvents::default())
+    format.error_event(
+        &failure_to_fault(format, failure.status(), &failure),
+        &SentEvents::default(),
+    )
 }
 
 pub fn events_response(events: impl Into<Bytes>) -> Response<Body> {

@@ -209,6 +209,7 @@ async fn answer_request(
 ) -> Result<Response<Body>, Infallible> {
     let mut record = RequestRecord::new(request.method(), request.uri().path());
     let errors = Format::of_request(request.uri().path(), request.headers());
+    let asks = request.uri().path().ends_with(errors.path());
     record.in_flight = Some(app.metrics.begin_request());
     let (parts, body) = request.into_parts();
     let version = parts.version;
@@ -223,7 +224,7 @@ async fn answer_request(
             };
             body.drain_refused(app.config.server.max_body_bytes).await;
             record.outcome = Some(failure.code());
-            let mut answer = answer::failure_response(errors, &failure);
+            let mut answer = answer::failure_response(errors, asks, &failure);
             // The rest of the body stays unread, so no request can follow on this connection.
             if failure.leaves_body() && version == Version::HTTP_11 {
                 let close = HeaderValue::from_static("close");

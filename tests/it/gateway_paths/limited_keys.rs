@@ -85,6 +85,13 @@ async fn a_key_for_some_models_is_limited_on_every_path() {
         let got = client.send(request).await;
         got.is_error(404, "model_not_found");
     }
+    // Claude Code hides the words of a 404.
+    let other = br#"{"model":"bad","max_tokens":9,"messages":[{"role":"user","content":"x"}]}"#;
+    let got = client
+        .send(keyed(post(&client, "/v1/messages", json, other.to_vec())))
+        .await;
+    assert_eq!(got.status, 400);
+    assert_eq!(got.headers["x-plimsoll-error"], "model_not_found");
     for path in [
         "/v1/realtime?model=good&deployment=bad",
         "/v1/realtime?model=good;model=bad",

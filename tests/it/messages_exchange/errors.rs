@@ -121,8 +121,13 @@ async fn errors_of_the_proxy_have_the_shape_of_messages() {
     let proxy = proxy_before(&up, WINDOW).start().await;
     let agent = MessagesAgent::new(&proxy).with("x-plimsoll-provider", "absent");
     let got = agent.send().await;
-    assert_eq!(got.status, 404);
-    assert_eq!(got.json()["type"], "error");
+    // Claude Code hides the words of a 404.
+    assert_eq!(got.status, 400);
+    let error = got.json();
+    assert_eq!(error["type"], "error");
+    assert_eq!(error["error"]["type"], "invalid_request_error");
+    let message = error["error"]["message"].as_str().unwrap();
+    assert!(message.contains("absent"), "{message}");
     assert_eq!(got.headers["x-plimsoll-error"], "provider_not_found");
 }
 
