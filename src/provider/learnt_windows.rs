@@ -254,6 +254,21 @@ impl LearntWindows {
         }
     }
 
+    /// Whether another session of the account knows a limit of its own.
+    pub fn is_known_to_another_session(&self, key: &LessonKey, now: SystemTime) -> bool {
+        let lessons = self.lessons.lock();
+        lessons.iter().any(|(other, known)| {
+            let scope = LessonScope {
+                session: other.scope.session,
+                ..key.scope
+            };
+            let is_of_account =
+                (&other.endpoint, &other.model, other.scope) == (&key.endpoint, &key.model, scope);
+            let is_another = scope.session.is_some() && scope != key.scope;
+            is_another && is_of_account && known.bounds_at(now) != Bounds::default()
+        })
+    }
+
     /// The reported tokens of the longest prompt that the account was answered within the hour.
     pub fn find_longest_accepted(&self, key: &LessonKey, now: SystemTime) -> Option<u32> {
         let lessons = self.export_lessons(&key.for_account(), now);

@@ -124,6 +124,8 @@ pub struct SessionKnowledge {
     pub reasoning_density: f64,
     /// Nothing but what must stay is sent, and that as it is: nobody knows how much fits.
     pub keeps_least: bool,
+    /// No image and no other media goes that was not cut before.
+    pub keeps_media: bool,
     /// No request of the conversation is over its budget, whatever it holds.
     pub ignores_budget: bool,
     /// Messages of the last request, whose cuts are in `memory`, without system messages; 0 where there was none.

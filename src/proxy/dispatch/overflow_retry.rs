@@ -4,7 +4,9 @@
 //! without words teaches nothing by itself: half of the conversation is tried, and only if that is answered the first
 //! one was too long. If no refusal names a number, the last try keeps only what must stay. If that is refused too,
 //! nothing is learnt. An overflow that stays is answered in the words that the clients of the format look for.
-//! A refusal of bytes or images is healed by leaving out the oldest images first, and teaches nothing.
+//! A refusal of bytes or images is healed by leaving out the oldest images first, and teaches nothing. A limit of tokens a
+//! minute that is smaller than the one request is fitted once, and teaches nothing either. Words that no table knows:
+//! [`super::unknown_refusal`].
 //!
 //! If the window of a model is only guessed, the first refusal is expected: nothing was cut before it. If the request
 //! would be cut now, a configured larger model comes first.
@@ -31,8 +33,8 @@ use crate::{
     proxy::{
         App, ClientRequest, PlacedRequest,
         plan::{
-            clear_old_media, halve_request, keep_least, log_cuts, refit_request,
-            remeasure_for_target,
+            clear_old_media, fit_to_request_limit, halve_request, keep_least, log_cuts,
+            refit_request, remeasure_for_target,
         },
     },
     wire::Body,
@@ -51,7 +53,7 @@ const MOST_OLD_IMAGES: usize = 8;
 /// What was refused without a reason, perhaps for its length, or without a number.
 #[derive(Default)]
 pub(super) struct Guesses {
-    refused: Vec<RefusedPrompt>,
+    pub(super) refused: Vec<RefusedPrompt>,
     /// What was known of the window before the first refusal without a number.
     known_before: Option<LessonSnapshot>,
 }
@@ -200,6 +202,28 @@ pub(super) fn refit_to_size(
         }
     }
     false
+}
+
+/// Fits a request to a limit of tokens a minute that is smaller than the request. Returns whether it got smaller.
+pub(super) fn refit_to_request_limit(
+    request: &ClientRequest,
+    placed: &mut PlacedRequest,
+    limit: &Overflow,
+) -> bool {
+    let provider = placed.target.provider.name.clone();
+    let is_smaller = placed.try_replan(request, |followed, planned| {
+        fit_to_request_limit(followed, planned, limit)
+    });
+    if is_smaller {
+        tracing::warn!(
+            provider = &*provider,
+            model = placed.target.model,
+            limit = limit.window.or(limit.prompt_limit),
+            requested = limit.requested,
+            "{provider} takes fewer tokens a minute than this one request has; sending a smaller one"
+        );
+    }
+    is_smaller
 }
 
 /// Learns from requests that were refused without a reason, after a smaller one was answered.
