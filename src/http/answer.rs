@@ -59,10 +59,11 @@ fn failure_to_fault(format: Format, failure: &Failure) -> ErrorBody {
     }
 }
 
-/// A failure as the last event of a stream whose head the client has.
-pub fn failure_event(format: Format, failure: &Failure) -> Bytes {
+/// A failure as the last event of a stream whose head the client has. `model`: as the client names it.
+pub fn failure_event(format: Format, model: &str, failure: &Failure) -> Bytes {
     let failure = failure.clone().without_cause();
-    format.error_event(&failure_to_fault(format, &failure), &SentEvents::default())
+    let sent = SentEvents::none_of(model);
+    format.error_event(&failure_to_fault(format, &failure), &sent)
 }
 
 pub fn events_response(events: impl Into<Bytes>) -> Response<Body> {

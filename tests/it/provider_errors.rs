@@ -1,6 +1,7 @@
 //! What the errors of providers mean, over the wire in each format: refusals in unknown words, limits of single requests,
 //! answer caps beyond the window, and the ends of answers.
 
+mod ends;
 mod request_limits;
 mod unknown_words;
 
