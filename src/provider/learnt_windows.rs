@@ -99,12 +99,26 @@ pub struct RefusedPrompt {
 }
 
 impl RefusedPrompt {
-    /// The prompt as the provider counted it. Limits are in the provider's tokens, so an estimate far
+    /// The refusal is of prompt and answer cap together, does not count the prompt, and a lower cap can be tried.
+    pub fn may_be_due_to_cap(&self) -> bool {
+        let is_counted = self.overflow.prompt_tokens.is_some();
+        !is_counted && self.overflow.asked_answer().is_some() && self.answer > self.reserve
+    }
+
+    /// A lower bound of a prompt that was refused beside an answer: with it, it is more than the window.
+    fn least_prompt_tokens(&self) -> Option<u32> {
+        let (window, answer) = (self.overflow.window?, self.overflow.asked_answer()?);
+        let least = window.checked_sub(answer)?.saturating_add(1);
+        (least > self.expected && !self.may_be_due_to_cap()).then_some(least)
+    }
+
+    /// The prompt as the provider counted it, or the least that it must be. Limits are in the provider's tokens, so an estimate far
     /// from this count is corrected too.
     pub fn count_prompt_tokens(&self) -> Option<u32> {
         let requested = self.overflow.requested;
         let rest = requested.and_then(|requested| requested.checked_sub(self.answer));
         let counted = self.overflow.prompt_tokens.or(rest);
+        let counted = counted.or_else(|| self.least_prompt_tokens());
         counted.filter(|&tokens| tokens > 0)
     }
 

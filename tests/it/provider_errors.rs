@@ -1,6 +1,7 @@
 //! What the errors of providers mean, over the wire in each format: refusals in unknown words, limits of single requests,
 //! answer caps beyond the window, and the ends of answers.
 
+mod caps;
 mod ends;
 mod request_limits;
 mod unknown_words;
@@ -124,6 +125,8 @@ struct Talk {
     streams: bool,
     /// In the name that the format has for it; `None`: Messages gets one of 100.
     cap: Option<u32>,
+    /// Tokens of thinking, in Messages.
+    thinking: Option<u32>,
     messages: Vec<Value>,
 }
 
@@ -136,6 +139,7 @@ impl Talk {
             model: "m",
             streams: false,
             cap: None,
+            thinking: None,
             messages: vec![first],
         }
     }
@@ -172,6 +176,9 @@ impl Talk {
             Format::Messages if self.cap.is_none() => body["max_tokens"] = 100.into(),
             Format::Responses => body["store"] = false.into(),
             _ => {}
+        }
+        if let Some(tokens) = self.thinking {
+            body["thinking"] = json!({"type": "enabled", "budget_tokens": tokens});
         }
         if self.streams {
             body["stream"] = true.into();

@@ -8,6 +8,9 @@
 //! minute that is smaller than the one request is fitted once, and teaches nothing either. Words that no table knows:
 //! [`super::unknown_refusal`].
 //!
+//! Where prompt and answer cap together are too long, the cap goes down before anything is cut, to the least that the guard
+//! allows. Where nothing can be cut, it goes below that, to what is left.
+//!
 //! If the window of a model is only guessed, the first refusal is expected: nothing was cut before it. If the request
 //! would be cut now, a configured larger model comes first.
 //!
@@ -33,7 +36,7 @@ use crate::{
     proxy::{
         App, ClientRequest, PlacedRequest,
         plan::{
-            clear_old_media, fit_to_request_limit, halve_request, keep_least, log_cuts,
+            clear_old_media, fit_to_request_limit, halve_request, keep_least, log_cuts, lower_cap,
             refit_request, remeasure_for_target,
         },
     },
@@ -42,6 +45,9 @@ use crate::{
 
 /// Times that one request is fitted anew at one candidate.
 const MAX_REFITS: u32 = 3;
+
+/// The cap of an answer becomes one part in so many where nothing else helps, and the provider does not say what is left.
+const CAP_STEP: u32 = 4;
 
 /// Expected tokens from which on a refusal without words may be an overflow.
 const LEAST_GUESSED: u32 = 4_000;
@@ -104,10 +110,14 @@ pub(super) fn refit_after_overflow(
     let counted = refused.count_prompt_tokens();
     let may_refit = planned.refits < MAX_REFITS;
     let is_last = !has_numbers && planned.refits + 1 == MAX_REFITS;
+    let lowered = |most: u32| lower_cap(followed, planned, target, most);
     let smaller = match is_last {
         _ if !may_refit => None,
         true => keep_least(followed, planned),
-        false => refit_request(followed, planned, target, counted),
+        false if refused.may_be_due_to_cap() => lowered(refused.reserve),
+        false => refit_request(followed, planned, target, counted)
+            // Where nothing can be cut, a shorter answer is better than none.
+            .or_else(|| lowered(refused.answer / CAP_STEP)),
     };
     let goes_to_larger = |it: &_| fallbacks.is_some_and(|all| all.queue_larger_model(request, it));
     // The levels go by what the window is taken for.

@@ -30,7 +30,7 @@ pub use self::{
     plan_log::{log_cuts, log_plan, note_plan},
     planned_request::{PlannedRequest, guard_policy},
     refit::{
-        clear_old_media, fit_to_request_limit, halve_request, halve_texts, keep_least,
+        clear_old_media, fit_to_request_limit, halve_request, halve_texts, keep_least, lower_cap,
         refit_request, remeasure_for_target,
     },
 };

@@ -34,6 +34,21 @@ pub fn refit_request(
     Some(planned)
 }
 
+/// Plans the refused request for `target` with an answer cap of `most` tokens, and cuts no more of it. `None` where the cap
+/// gets no lower.
+pub fn lower_cap(
+    followed: FollowedConversation<'_>,
+    refused: &PlannedRequest,
+    target: &Target,
+    most: u32,
+) -> Option<PlannedRequest> {
+    let mut held = refused.clone();
+    held.knowledge.most_cap = Some(most);
+    let lowered = refit_request(followed, &held, target, None)?;
+    let cap = |planned: &PlannedRequest| planned.plan.report.answer_cap.map(|cap| cap.sent);
+    (cap(&lowered) < cap(refused)).then_some(lowered)
+}
+
 /// Makes the refused request smaller as if each part of it took its share of `counted`.
 fn refit_by_ratio(
     followed: FollowedConversation<'_>,
