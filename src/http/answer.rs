@@ -71,13 +71,11 @@ fn failure_to_fault(format: Format, status: StatusCode, failure: &Failure) -> Er
     }
 }
 
-/// A failure as the last event of a stream whose head the client has.
-pub fn failure_event(format: Format, failure: &Failure) -> Bytes {
+/// A failure as the last event of a stream whose head the client has. `model`: as the client names it.
+pub fn failure_event(format: Format, model: &str, failure: &Failure) -> Bytes {
     let failure = failure.clone().without_cause();
-    format.error_event(
-        &failure_to_fault(format, failure.status(), &failure),
-        &SentEvents::default(),
-    )
+    let sent = SentEvents::none_of(model);
+    format.error_event(&failure_to_fault(format, failure.status(), &failure), &sent)
 }
 
 pub fn events_response(events: impl Into<Bytes>) -> Response<Body> {

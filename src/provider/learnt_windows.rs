@@ -99,12 +99,26 @@ pub struct RefusedPrompt {
 }
 
 impl RefusedPrompt {
-    /// The prompt as the provider counted it. Limits are in the provider's tokens, so an estimate far
+    /// The refusal is of prompt and answer cap together, does not count the prompt, and a lower cap can be tried.
+    pub fn may_be_due_to_cap(&self) -> bool {
+        let is_counted = self.overflow.prompt_tokens.is_some();
+        !is_counted && self.overflow.asked_answer().is_some() && self.answer > self.reserve
+    }
+
+    /// A lower bound of a prompt that was refused beside an answer: with it, it is more than the window.
+    fn least_prompt_tokens(&self) -> Option<u32> {
+        let (window, answer) = (self.overflow.window?, self.overflow.asked_answer()?);
+        let least = window.checked_sub(answer)?.saturating_add(1);
+        (least > self.expected && !self.may_be_due_to_cap()).then_some(least)
+    }
+
+    /// The prompt as the provider counted it, or the least that it must be. Limits are in the provider's tokens, so an estimate far
     /// from this count is corrected too.
     pub fn count_prompt_tokens(&self) -> Option<u32> {
         let requested = self.overflow.requested;
         let rest = requested.and_then(|requested| requested.checked_sub(self.answer));
         let counted = self.overflow.prompt_tokens.or(rest);
+        let counted = counted.or_else(|| self.least_prompt_tokens());
         counted.filter(|&tokens| tokens > 0)
     }
 
@@ -252,6 +266,21 @@ impl LearntWindows {
             Some(_) => of_account.lesser(bounds(key)),
             None => of_account,
         }
+    }
+
+    /// Whether another session of the account knows a limit of its own.
+    pub fn is_known_to_another_session(&self, key: &LessonKey, now: SystemTime) -> bool {
+        let lessons = self.lessons.lock();
+        lessons.iter().any(|(other, known)| {
+            let scope = LessonScope {
+                session: other.scope.session,
+                ..key.scope
+            };
+            let is_of_account =
+                (&other.endpoint, &other.model, other.scope) == (&key.endpoint, &key.model, scope);
+            let is_another = scope.session.is_some() && scope != key.scope;
+            is_another && is_of_account && known.bounds_at(now) != Bounds::default()
+        })
     }
 
     /// The reported tokens of the longest prompt that the account was answered within the hour.

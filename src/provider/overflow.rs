@@ -9,16 +9,24 @@
 //! Never panics; reads 64 KiB of a body at most, in linear time.
 
 mod error_body;
+mod other_kinds;
 mod spelling;
 mod template;
 mod wording;
 
 use http::StatusCode;
+use memchr::memmem;
 
 use self::{
     error_body::{ErrorText, ErrorTextKind, ParsedError},
-    wording::{CODES, FIGURES, SURE, VAGUE, VETOES, WORDLESS},
+    other_kinds::{BEGINNINGS, OTHER_CODES, OTHER_KINDS, STATUS_OF_CODES},
+    wording::{CODES, FIGURES, REQUEST_LIMITS, SURE, VAGUE, VETOES, WORDLESS},
 };
+
+/// Characters of an unknown wording that are kept.
+const MAX_WORDING_CHARS: usize = 300;
+/// Bytes of it in a row that stand in the request, and so may be a text of the conversation.
+const LEAST_REPEATED: usize = 16;
 
 /// The numbers of an overflow, in tokens by the provider's count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -112,6 +120,87 @@ pub fn detect_overflow_in_event(data: &[u8]) -> OverflowVerdict {
         OverflowVerdict::Wordless => OverflowVerdict::Other,
         verdict => verdict,
     }
+}
+
+/// The words of a refusal of which no table knows what it is about, in the spelling of the tables, so that it may be about
+/// the length of the conversation. `None` where the kind is known, or where the error is no refusal of the request. With
+/// status 200, `body` may be the data of an event.
+pub fn read_unknown_wording(status: StatusCode, body: &[u8]) -> Option<String> {
+    let error = ParsedError::from_body(body);
+    let is_refusal = match status.as_u16() {
+        200 => error.is_error_event(),
+        status => matches!(status, 400 | 413 | 422),
+    };
+    if !is_refusal || error.empty || error.names_part || error.texts.iter().any(is_of_known_kind) {
+        return None;
+    }
+    let words = error.texts.iter().map(|text| &*text.text);
+    let words = words.collect::<Vec<_>>().join("; ");
+    Some(words.chars().take(MAX_WORDING_CHARS).collect()).filter(|it: &String| !it.is_empty())
+}
+
+/// A wording without what it repeats of the request: each row of [`LEAST_REPEATED`] bytes that stands there, too.
+///
+/// SECURITY: the log holds no text of a conversation.
+pub(super) fn hide_repeated(wording: &str, request: &[u8]) -> String {
+    let request = request.to_ascii_lowercase();
+    let (mut shown, mut rest) = (String::new(), wording);
+    while let Some(first) = rest.chars().next() {
+        let end = (LEAST_REPEATED..rest.len()).find(|&end| rest.is_char_boundary(end));
+        let (row, after) = rest.split_at(end.unwrap_or(rest.len()));
+        if row.len() >= LEAST_REPEATED && memmem::find(&request, row.as_bytes()).is_some() {
+            shown.push('…');
+            rest = after;
+        } else {
+            shown.push(first);
+            rest = &rest[first.len_utf8()..];
+        }
+    }
+    shown
+}
+
+/// Whether a table knows what an error with this text is about.
+fn is_of_known_kind(ErrorText { kind, text, .. }: &ErrorText) -> bool {
+    let has_any = |rows: &[&str]| rows.iter().any(|row| template::is_in_text(row, text));
+    let is_known = match kind {
+        ErrorTextKind::Code => {
+            let status = status_of_code(text);
+            OTHER_CODES.iter().any(|code| text.contains(code))
+                || status.is_some_and(|it| !matches!(it, 400 | 413 | 422))
+        }
+        ErrorTextKind::Sentence => {
+            has_any(OTHER_KINDS) || BEGINNINGS.iter().any(|it| text.starts_with(it))
+        }
+    };
+    is_known || has_any(VETOES)
+}
+
+/// The status that a code means: its own number, or that of its kind.
+fn status_of_code(code: &str) -> Option<u16> {
+    let number = code.parse().ok().filter(|it| (400..600).contains(it));
+    let mut kinds = STATUS_OF_CODES.iter();
+    number.or_else(|| Some(kinds.find(|(kind, _)| *kind == code)?.1))
+}
+
+/// The limit of tokens a minute that a single request is beyond, with the size of the request if the error tells it. It is
+/// no window: a smaller request may be answered, and the same one never is.
+pub fn read_request_limit(status: StatusCode, body: &[u8]) -> Option<Overflow> {
+    if !matches!(status.as_u16(), 200 | 400 | 413 | 429) {
+        return None;
+    }
+    let error = ParsedError::from_body(body);
+    if status == StatusCode::OK && !error.is_error_event() {
+        return None;
+    }
+    error.texts.iter().find_map(|ErrorText { kind, text, .. }| {
+        let mut found = Overflow::default();
+        if *kind == ErrorTextKind::Sentence && text.contains("token") {
+            let rows = REQUEST_LIMITS.iter();
+            rows.for_each(|row| template::read_numbers(row, text, &mut found));
+        }
+        let is_alone = found.requested > found.window && found.window.is_some();
+        (is_alone || found.prompt_limit.is_some()).then_some(found)
+    })
 }
 
 /// The sentences of an error, lower case and without quotes, the outermost first. None in a `body` that is an answer.

@@ -30,11 +30,12 @@ use super::{
     learnt_windows::{LearntWindows, Lesson, LessonScope, RefusedPrompt},
     model_lists::{ModelListError, ModelLists},
     names::{MAX_NAME_BYTES, ModelNameError, ModelNames, ResolvedDeployment},
+    overflow::hide_repeated,
     window,
 };
 use crate::config::{Config, profile::find_beta_window};
 
-/// Models with an unknown window that are remembered as logged.
+/// Models with an unknown window, and unknown wordings, that are remembered as logged.
 const MAX_REPORTED: usize = 1_024;
 
 /// All providers.
@@ -190,6 +191,20 @@ impl Registry {
         let key = target.lesson_key();
         self.learnt
             .record_refused_prompt(&key, refused, SystemTime::now())
+    }
+
+    /// Logs once how a provider words a refusal that no table knows, without what it repeats of the `request`.
+    pub fn warn_unknown_wording(&self, target: &Target, wording: &str, request: &[u8]) {
+        let (provider, model) = (&*target.provider.name, &*target.model);
+        if self.is_first_report(format!("{provider}: {wording}")) {
+            let wording = hide_repeated(wording, request);
+            tracing::warn!(
+                provider,
+                model,
+                wording,
+                "{provider} refused a request in words that are not known; if they are about its length, please report them"
+            );
+        }
     }
 
     /// # Errors
@@ -348,6 +363,12 @@ impl Registry {
         });
     }
 
+    /// Whether nothing was logged of this yet, and more may be.
+    fn is_first_report(&self, of: String) -> bool {
+        let mut reported = self.reported.lock();
+        reported.len() < MAX_REPORTED && reported.insert(of)
+    }
+
     /// Logs once for each model that its window is unknown, and not while its provider's first list
     /// is awaited.
     fn warn_unknown_window(&self, target: &Target) {
@@ -358,8 +379,7 @@ impl Registry {
             return;
         }
         let id = target.id();
-        let mut reported = self.reported.lock();
-        if reported.len() < MAX_REPORTED && reported.insert(id.clone()) {
+        if self.is_first_report(id.clone()) {
             tracing::warn!(
                 provider,
                 model,

@@ -16,6 +16,7 @@ pub enum SizeRefusal {
 
 /// Parts of a sentence about images, or pages of documents, that is a refusal of them.
 const OF_IMAGES: &[&str] = &[
+    "too much media",
     "could not process",
     "unable to process",
     "cannot be processed",
@@ -35,6 +36,9 @@ const OF_BYTES: &[&str] = &[
     "request entity too large",
     "payload size exceeds",
     "payload too large",
+    "content too large",
+    // Vertex.
+    "request size (",
 ];
 
 /// Parts of a sentence that refuses for another reason: too many requests, money, or a model that takes no images.
@@ -83,6 +87,12 @@ pub fn detect_size_refusal(status: StatusCode, body: &[u8]) -> Option<SizeRefusa
     }
 }
 
+/// Whether an error says that it is about bytes. A 413 without a word says so.
+pub fn names_bytes(body: &[u8]) -> bool {
+    let mut sentences = read_error_sentences(body).peekable();
+    sentences.peek().is_none() || sentences.any(|it| has_any(&it, OF_BYTES))
+}
+
 fn has_any(sentence: &str, parts: &[&str]) -> bool {
     parts.iter().any(|part| sentence.contains(part))
 }
@@ -126,6 +136,7 @@ mod tests {
             "Too many images and documents: 101 + 0 > 100",
             "At most 16 image(s) may be provided in one request.",
             "Invalid request: the maximum number of images is 500",
+            "Too much media: 90 document pages + 20 images > 100",
         ] {
             check(400, message, Some(Images));
         }
@@ -135,6 +146,11 @@ mod tests {
         check(
             400,
             "Request payload size exceeds the limit: 20971520 bytes.",
+            Some(Bytes),
+        );
+        check(
+            400,
+            "Vertex: request size (41943040 bytes) exceeds 30.000MB limit",
             Some(Bytes),
         );
         let empty = detect_size_refusal(StatusCode::PAYLOAD_TOO_LARGE, b"");

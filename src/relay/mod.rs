@@ -36,7 +36,7 @@ pub use crate::{
     conversation::Format,
     format::{
         AnswerFilter, ContinuationBlock, InputChanges, ModelAnswer, PrecedingText, ProxyToolCall,
-        ResponseSummary,
+        ResponseSummary, SentEvents,
     },
 };
 
@@ -53,6 +53,8 @@ pub struct StreamOptions {
     /// The model's name as the client asked for it, in quotes, where the provider was sent another one.
     /// `None`: no byte changes.
     pub asked_model: Option<Bytes>,
+    /// What the client has before anything is relayed: the model's name as it asked for it.
+    pub sent: SentEvents,
     pub footer: FooterOptions,
 }
 

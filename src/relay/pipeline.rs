@@ -109,6 +109,7 @@ impl Pipeline {
             None => options,
             Some(_) => StreamOptions {
                 format,
+                sent: options.sent,
                 ..StreamOptions::default()
             },
         };
@@ -141,7 +142,8 @@ impl Pipeline {
     /// What the client has of the response, in whole events.
     pub(super) fn sent_events(&self) -> SentEvents {
         let rewriter = self.rewriter.as_ref();
-        rewriter.map_or_else(|| self.passed.clone(), |it| it.sent_events())
+        let sent = rewriter.map_or_else(|| self.passed.clone(), |it| it.sent_events());
+        sent.or_model(&self.options.sent)
     }
 
     /// What the client got.

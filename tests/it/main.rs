@@ -40,6 +40,7 @@ mod overflow;
 mod pages;
 mod passthrough;
 mod priority;
+mod provider_errors;
 mod recall;
 mod recorded;
 mod recovery;

@@ -11,11 +11,12 @@ use plimsoll::{
     provider::{
         Window, WindowSource,
         learnt_windows::{LearntWindows, Lesson, LessonKey, LessonScope, RefusedPrompt},
-        overflow::{Overflow, OverflowVerdict, detect_overflow},
+        overflow::{Overflow, OverflowVerdict, detect_overflow, read_unknown_wording},
     },
 };
 use serde_json::{Value, json};
 
+mod clouds;
 mod wordings;
 
 use wordings::{near_misses, overflows};
@@ -57,6 +58,27 @@ fn every_overflow_wording_is_recognised() {
                 "{limited}"
             );
         }
+    }
+}
+
+#[test]
+fn wordings_of_clouds_and_gateways_are_recognised() {
+    let judge = |status: StatusCode, words: &str| {
+        let body = json!({"error": {"message": words, "type": "rix_api_error", "code": 400}});
+        detect_overflow(status, body.to_string().as_bytes())
+    };
+    for words in clouds::OVERFLOWS {
+        for status in [StatusCode::BAD_REQUEST, StatusCode::UNPROCESSABLE_ENTITY] {
+            let found = judge(status, words);
+            assert!(matches!(found, OverflowVerdict::Overflow(_)), "{words}");
+        }
+    }
+    for words in clouds::OTHERS {
+        let found = judge(StatusCode::BAD_REQUEST, words);
+        assert_eq!(found, OverflowVerdict::Other, "{words}");
+        let body = json!({"error": {"message": words}}).to_string();
+        let unknown = read_unknown_wording(StatusCode::BAD_REQUEST, body.as_bytes());
+        assert_eq!(unknown, None, "{words}");
     }
 }
 

@@ -421,7 +421,8 @@ async fn an_overflow_is_fitted_once_and_the_learnt_window_is_kept() {
 #[tokio::test]
 async fn a_rate_limit_is_no_overflow() {
     let limit = |_: u32, _: u64| {
-        let message = "Rate limit reached on tokens per min (TPM): Limit 30000, Requested 41000.";
+        let message =
+            "Rate limit reached on tokens per min (TPM): Limit 30000, Used 25000, Requested 9000.";
         refuse(429, "rate_limit_exceeded", message)
     };
     let (up, proxy) = proxy_before(8_192, "openai", limit, &[]).await;

@@ -1,6 +1,9 @@
 //! Decides which named events of a stream are held until they are complete, though nothing in them is
 //! rewritten.
 
+/// The data of the event behind the last one of a stream, in chat completions and at many gateways.
+pub(in crate::format) const DONE: &[u8] = b"[DONE]";
+
 /// Whether this may be the beginning of an event of the type `expected`, by the event's name, or else by the beginning
 /// of its data. If it may be, so may every shorter beginning.
 pub(in crate::format) fn may_be_event(beginning: &[u8], expected: &str) -> bool {
@@ -18,6 +21,25 @@ pub(in crate::format) fn may_be_event(beginning: &[u8], expected: &str) -> bool 
             // A comment goes out at once, since a client may wait for it.
             None => !line.starts_with(b":"),
         }
+    };
+    lines.all(|line| is_possible(line, true)) && is_possible(partial, false)
+}
+
+/// Whether all lines of data are empty, but for one that is `[DONE]` or its beginning. A comment
+/// goes out at once, since a client may wait for it.
+pub(in crate::format) fn may_be_done(beginning: &[u8]) -> bool {
+    let mut lines = beginning.split(|byte| matches!(byte, b'\n' | b'\r'));
+    let partial = lines.next_back().unwrap_or_default();
+    let mut done = false;
+    let mut is_possible = |line: &[u8], whole: bool| {
+        let Some(data) = line.strip_prefix(b"data:") else {
+            return !line.starts_with(b":");
+        };
+        let data = data.trim_ascii();
+        if data.is_empty() {
+            return true;
+        }
+        !std::mem::replace(&mut done, true) && (data == DONE || !whole && DONE.starts_with(data))
     };
     lines.all(|line| is_possible(line, true)) && is_possible(partial, false)
 }

@@ -127,12 +127,32 @@ pub trait AnswerEvents {
 }
 
 /// What the client has of a stream whose events are numbered, beside their items.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct SentEvents {
     /// The raw id of the answer, without quotes, once there was one.
     pub(in crate::format) id: Option<Bytes>,
+    /// The model's raw name in the answer, in quotes; before there was one, as the client asked for it.
+    pub(in crate::format) model: Option<Bytes>,
     /// The number of the next event, once there was one.
     pub(in crate::format) next_number: Option<u64>,
+}
+
+impl SentEvents {
+    /// Nothing was sent yet of an answer of the model that the client names so.
+    pub fn none_of(model: &str) -> Self {
+        Self {
+            model: serde_json::to_vec(model).ok().map(Bytes::from),
+            ..Self::default()
+        }
+    }
+
+    /// The same, where no event has named the model.
+    pub fn or_model(self, asked: &Self) -> Self {
+        Self {
+            model: self.model.or_else(|| asked.model.clone()),
+            ..self
+        }
+    }
 }
 
 /// A `usage` object.

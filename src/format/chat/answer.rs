@@ -17,12 +17,11 @@ pub use self::{
 };
 pub(in crate::format) use super::write::empty_answer;
 use crate::{
-    format::{AnswerEvent, AnswerEvents, CallFragment, values::ObjectSpans},
+    format::{
+        AnswerEvent, AnswerEvents, CallFragment, answer::event_hold::DONE, values::ObjectSpans,
+    },
     json::scan::JsonString,
 };
-
-/// The data of the event behind the last chunk of a stream.
-const DONE: &[u8] = b"[DONE]";
 
 /// A chunk of a stream, or a whole answer.
 #[derive(Clone, Debug, Default)]

@@ -17,13 +17,18 @@ pub use self::{
 };
 use super::kinds::{AnswerPart, CallShape, EntryKind};
 use crate::{
-    format::{AnswerEvent, AnswerEvents, SentEvents, answer::event_hold::may_be_event},
+    format::{
+        AnswerEvent, AnswerEvents, SentEvents,
+        answer::event_hold::{may_be_done, may_be_event},
+    },
     json::scan::{JsonKind, JsonString, Span},
 };
 
 /// The types of the events that end an answer.
-const ENDS: [&str; 3] = [
+const ENDS: [&str; 4] = [
     "response.completed",
+    // Of gateways.
+    "response.done",
     "response.failed",
     "response.incomplete",
 ];
@@ -97,9 +102,9 @@ struct OutputItem {
     is_encrypted: bool,
 }
 
-/// Whether this may be the beginning of the last event of an answer.
+/// Whether this may be the beginning of the last event of an answer, or of the marker behind it.
 pub fn may_be_end(beginning: &[u8]) -> bool {
-    ENDS.iter().any(|end| may_be_event(beginning, end))
+    may_be_done(beginning) || ENDS.iter().any(|end| may_be_event(beginning, end))
 }
 
 impl OutputItem {
@@ -148,6 +153,9 @@ impl AnswerEvents for ResponsesAnswer {
     fn note_sent(&self, json: &[u8], sent: &mut SentEvents) {
         if let (Some(id), None) = (self.response.id, &sent.id) {
             sent.id = Some(Bytes::copy_from_slice(id.raw_bytes(json)));
+        }
+        if let (Some(model), None) = (self.response.model, &sent.model) {
+            sent.model = Some(Bytes::copy_from_slice(&json[model.quoted_span().range()]));
         }
         if let Some((number, _)) = self.sequence_number {
             sent.next_number = Some(number.saturating_add(1));

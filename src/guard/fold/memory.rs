@@ -124,6 +124,10 @@ pub struct SessionKnowledge {
     pub reasoning_density: f64,
     /// Nothing but what must stay is sent, and that as it is: nobody knows how much fits.
     pub keeps_least: bool,
+    /// The answer cap of this very request, in place of what it has room for: the provider refused it beside more.
+    pub most_cap: Option<u32>,
+    /// No image and no other media goes that was not cut before.
+    pub keeps_media: bool,
     /// No request of the conversation is over its budget, whatever it holds.
     pub ignores_budget: bool,
     /// Messages of the last request, whose cuts are in `memory`, without system messages; 0 where there was none.
@@ -239,6 +243,7 @@ impl SessionKnowledge {
             calibration: self.calibration,
             was_refused: self.was_refused,
             ignores_budget: self.ignores_budget,
+            most_cap: self.most_cap,
         }
     }
 

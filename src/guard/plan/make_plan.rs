@@ -10,7 +10,7 @@ use crate::{
         grammar::role_alternation,
         inject::placed_injections::PlacedInjections,
         plan::{
-            assemble, compaction_request,
+            assemble, compaction_request, old_media,
             report::{Plan, Report, StandBackReason},
         },
         request::{
@@ -96,6 +96,9 @@ fn plan_request(
     };
     if compacts {
         units.iter_mut().for_each(|unit| unit.stays = true);
+    }
+    if knowledge.keeps_media {
+        old_media::keep_media(conversation, policy, knowledge.kept_memory(), &mut units);
     }
     let known = knowledge.find_settled_alternation(conversation);
     let profile = role_alternation::resolve_profile(conversation.format, policy.profile, known);

@@ -22,11 +22,7 @@ pub fn clear_old_media(
     most: usize,
 ) -> Option<GuardMemory> {
     let units = &split_guarded_units(conversation, policy).ok()?;
-    let basis = CutBasis::from_policy(policy);
-    let mut state = match basis == memory.basis {
-        true => memory.find_cut(conversation, units),
-        false => CutState::new(units.len()),
-    };
+    let mut state = find_cut(conversation, policy, memory, units);
     let asked = units.iter().rposition(|unit| unit.kind == UnitKind::User);
     let may_clear = |at: &usize| {
         !units[*at].stays
@@ -44,10 +40,37 @@ pub fn clear_old_media(
         state.cleared[at] = true;
     }
     (!oldest.is_empty()).then(|| GuardMemory {
-        basis,
+        basis: CutBasis::from_policy(policy),
         cut: Some(state.to_mark(conversation, units)),
         ..memory.clone()
     })
+}
+
+/// Has the units with media stay, but those that are cut already.
+pub(in crate::guard) fn keep_media(
+    conversation: &Conversation,
+    policy: &Policy<'_>,
+    memory: &GuardMemory,
+    units: &mut [Unit],
+) {
+    let state = find_cut(conversation, policy, memory, units);
+    for (at, unit) in units.iter_mut().enumerate() {
+        let is_cut = state.folded[at] || state.cleared[at];
+        unit.stays |= !is_cut && has_media(conversation, unit);
+    }
+}
+
+/// What the session has cut; nothing where it was cut for another window.
+fn find_cut(
+    conversation: &Conversation,
+    policy: &Policy<'_>,
+    memory: &GuardMemory,
+    units: &[Unit],
+) -> CutState {
+    match CutBasis::from_policy(policy) == memory.basis {
+        true => memory.find_cut(conversation, units),
+        false => CutState::new(units.len()),
+    }
 }
 
 fn has_media(conversation: &Conversation, unit: &Unit) -> bool {

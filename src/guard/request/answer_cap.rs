@@ -4,7 +4,8 @@
 //! whose prompt and cap together pass the window. So the guard lowers the cap first, down to the answer length
 //! that the answers so far make plausible, and to half of the window at most. After an answer that was cut off at
 //! a lowered cap, that length is the cap as asked. A cap is never raised, and none is added. Beside a window that is only
-//! assumed it is lowered once the provider has refused the request.
+//! assumed it is lowered once the provider has refused the request. Where nothing more can be cut, a request that was
+//! refused and counted gets what is left.
 //!
 //! The expected length grows with the answers. The replay therefore computes the budget of each earlier request
 //! from the assistant messages before it. The cap that goes out is computed last, from the edited prompt.
@@ -24,6 +25,8 @@ use crate::{
 /// No cap is lowered below this or the default reserve, whichever is less, since an answer may be longer than all before
 /// it; tokens. A thinking budget is added to it.
 const LEAST_CAP: u32 = 1_024;
+/// Tokens that a prompt may have beyond its count, since counts are scaled.
+const ROUNDING: u32 = 8;
 /// The part of the prompt's room, one in so many, that stays free beside a lowered cap: less if a provider has counted
 /// the session's tokens, more if they are only estimated.
 const MARGIN_COUNTED: u32 = 32;
@@ -74,6 +77,8 @@ pub struct PastAnswers {
     pub was_refused: bool,
     /// The budgets limit no prompt.
     pub ignores_budget: bool,
+    /// The cap of this very request, whatever it has room for; it stays above a thinking budget.
+    pub most_cap: Option<u32>,
 }
 
 /// An answer cap that may be lowered; tokens.
@@ -82,6 +87,8 @@ struct LowerableCap {
     asked: u32,
     /// The floor, however long the prompt is.
     least: u32,
+    /// The floor where nothing more can be cut: above a thinking budget.
+    lowest: u32,
     /// The length expected of the next answer: twice the largest so far, or the cap as asked after an answer
     /// that was cut off at a lowered cap; 0 before any answer.
     expected: u32,
@@ -181,9 +188,17 @@ impl<'a> SessionBudgets<'a> {
     /// The cap that goes out with a prompt of `raw` tokens, of which the provider has not counted `added` yet.
     /// `None` without a lowerable cap.
     pub(in crate::guard) fn fit_answer_cap(&self, raw: u32, added: u32) -> Option<AnswerCap> {
-        let LowerableCap { asked, least, .. } = self.cap?;
+        let LowerableCap {
+            asked,
+            least,
+            lowest,
+            ..
+        } = self.cap?;
         let (calibration, was_refused) = (self.past.calibration, self.past.was_refused);
         let send = |sent: u32| Some(AnswerCap { asked, sent });
+        if let Some(most) = self.past.most_cap {
+            return send(most.max(lowest).min(asked));
+        }
         if !self.policy.cuts_by_window() && !was_refused {
             return send(asked);
         }
@@ -206,9 +221,18 @@ impl<'a> SessionBudgets<'a> {
             (least, budget::MARGIN)
         } else {
             // The estimate may be too high: the provider decides, and the calibration learns its count. Where it has
-            // refused the request before, the smallest cap leaves most room.
-            let lowest = if was_refused { least } else { expected };
-            return send(lowest.min(asked));
+            // refused the request before, the smallest cap leaves most room: where it has counted it, what is left.
+            let left = || {
+                let is_left = |cap: u32| fits(cap.saturating_add(ROUNDING), u32::MAX);
+                let more = least.min(asked).saturating_sub(lowest) as usize;
+                let find = || estimate::find_last_fit(more, |more| is_left(lowest + more as u32));
+                let is_known = calibration.is_counted() && is_left(lowest);
+                is_known.then(|| lowest + find() as u32)
+            };
+            return send(match was_refused {
+                true => left().unwrap_or(least).min(asked),
+                false => expected.min(asked),
+            });
         };
         // `asked` does not fit, and is more than `lowest`.
         let most = (asked - lowest - 1) as usize;
@@ -246,6 +270,7 @@ impl LowerableCap {
         Some(Self {
             asked,
             least: least.max(1),
+            lowest: thinking.saturating_add(1),
             expected: if answers.cap_was_hit {
                 asked
             } else {

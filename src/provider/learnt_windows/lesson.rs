@@ -117,7 +117,8 @@ impl Lessons {
     fn is_due_to_answer(&self, refused: &RefusedPrompt, sent: u32, now: SystemTime) -> bool {
         let window = least_window(self.bounds_at(now).window, &refused.claimed);
         let room = |answer: u32| window.saturating_sub(answer);
-        sent <= room(refused.reserve) && sent > room(refused.answer)
+        sent <= room(refused.reserve)
+            && (sent > room(refused.answer) || refused.may_be_due_to_cap())
     }
 
     /// Records the believable limits that the error names.

@@ -51,6 +51,8 @@ pub(super) struct ParsedError {
     pub(super) error: bool,
     /// The body has `choices`.
     pub(super) choices: bool,
+    /// It names the one part of the request that is wrong, and that is not the conversation as a whole.
+    pub(super) names_part: bool,
     /// The `type` or `object` of the body is an error.
     named_error: bool,
     has_code: bool,
@@ -123,6 +125,21 @@ impl ParsedError {
     }
 }
 
+/// Values of `param` that mean the conversation, or its size.
+const WHOLE_PARAMS: &[&str] = &[
+    "",
+    "messages",
+    "input",
+    "prompt",
+    "contents",
+    "body",
+    "tokens",
+    "input_tokens",
+    "max_tokens",
+    "max_completion_tokens",
+    "max_output_tokens",
+];
+
 /// The location of a value in a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ErrorLocation {
@@ -177,6 +194,14 @@ impl Node<'_> {
         } else if is_one_of(CODE_FIELDS) {
             let any = map.next_value_seed(self.inner_node(ErrorLocation::Code, self.depth))?;
             self.parsed.has_code |= body && any && name == "code";
+        } else if name == "param" {
+            let param = map.next_value::<serde_json::Value>()?;
+            let part = param.as_str().map(str::to_ascii_lowercase);
+            self.parsed.names_part |= part.is_some_and(|it| !WHOLE_PARAMS.contains(&&*it));
+        } else if name == "loc" {
+            // Validators name the place of what is wrong.
+            map.next_value::<IgnoredAny>()?;
+            self.parsed.names_part = true;
         } else if name == "n_ctx" || name == "n_prompt_tokens" {
             let number = map.next_value::<serde_json::Value>()?.as_u64();
             let number = number.and_then(|number| u32::try_from(number).ok());

@@ -1,9 +1,12 @@
 //! Finds a wording in a text, and reads the numbers in it.
 //!
 //! A template is text with holes: `maximum context length is {window} tokens`. It begins with text; a
-//! hole takes one whole number, which `{_}` ignores.
+//! hole takes one whole number, which `{_}` ignores; `{*}` takes up to [`MAX_GAP`] characters, or none.
 
 use super::Overflow;
+
+/// Characters that `{*}` stands for, at most.
+const MAX_GAP: usize = 40;
 
 /// Whether the wording is in the text.
 pub(super) fn is_in_text(template: &str, text: &str) -> bool {
@@ -34,7 +37,15 @@ fn match_at_start<'t>(mut template: &'t str, mut text: &str) -> Option<Vec<Hole<
     let mut holes = Vec::new();
     while let Some((literal, rest)) = template.split_once('{') {
         let (name, rest) = rest.split_once('}')?;
-        let (number, after) = parse_number(text.strip_prefix(literal)?)?;
+        let text_after = text.strip_prefix(literal)?;
+        if name == "*" {
+            let ends = text_after.char_indices().map(|(end, _)| end);
+            let mut ends = ends.chain([text_after.len()]).take(MAX_GAP + 1);
+            let others = ends.find_map(|end| match_at_start(rest, &text_after[end..]))?;
+            holes.extend(others);
+            return Some(holes);
+        }
+        let (number, after) = parse_number(text_after)?;
         holes.push((name, number));
         (template, text) = (rest, after);
     }
@@ -103,5 +114,16 @@ mod tests {
         assert!(!is_in_text(row, "length 12 exceeds 10 characters"));
         assert!(is_in_text("got -{_}", "got -186."));
         assert!(!is_in_text("got -{_}", "got 0."));
+    }
+
+    #[test]
+    fn a_gap_is_short() {
+        let row = "context{*}over {limit}";
+        assert!(is_in_text(row, "the context is over 12"));
+        assert!(is_in_text(row, "a context, a contextover 12"));
+        assert!(!is_in_text(row, "the context is over it"));
+        let far = format!("context{}over 12", " ".repeat(41));
+        assert!(!is_in_text(row, &far));
+        assert!(is_in_text("上下文{*}超", "上下文长度超出模型最大限制"));
     }
 }

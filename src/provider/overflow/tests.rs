@@ -2,7 +2,10 @@ use http::StatusCode;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::{Overflow, OverflowVerdict, detect_overflow, detect_overflow_in_event};
+use super::{
+    Overflow, OverflowVerdict, detect_overflow, detect_overflow_in_event, hide_repeated,
+    read_request_limit, read_unknown_wording,
+};
 use crate::conversation::Format;
 
 fn judged(status: u16, body: &str) -> OverflowVerdict {
@@ -286,6 +289,87 @@ fn an_answer_that_fills_the_window_is_detected() {
     assert!(found.is_filled_by_answer());
 }
 
+fn unknown(status: u16, body: &str) -> Option<String> {
+    read_unknown_wording(StatusCode::from_u16(status).unwrap(), body.as_bytes())
+}
+
+#[test]
+fn a_wording_is_unknown_only_in_a_refusal_of_no_known_kind() {
+    let body = json!({"error": {"message": "E-4711: \"declined\"", "type": "invalid_request_error", "code": 4711, "param": null}});
+    let body = body.to_string();
+    let words = "4711; invalid_request_error; e-4711: declined";
+    for status in [200, 400, 413, 422] {
+        assert_eq!(unknown(status, &body).as_deref(), Some(words), "{status}");
+    }
+    for status in [401, 403, 404, 429, 500] {
+        assert_eq!(unknown(status, &body), None, "{status}");
+    }
+    assert_eq!(unknown(400, "Zu viel.").as_deref(), Some("zu viel."));
+    assert_eq!(unknown(400, ""), None);
+    // An answer is no error.
+    assert_eq!(unknown(200, r#"{"choices":[{"index":0}]}"#), None);
+    for error in [
+        json!({"message": "No.", "param": "temperature"}),
+        json!({"message": "No.", "param": "messages[3].content"}),
+        json!({"message": "No.", "code": "invalid_api_key"}),
+        json!({"message": "No.", "code": 429}),
+        json!({"message": "No.", "type": "overloaded_error"}),
+        json!({"message": "messages.3.content.1.text: No."}),
+        json!({"message": "Rate limit reached"}),
+        json!({"message": "The image is bad"}),
+        json!({"message": "tool_call_id 'x' was declined"}),
+    ] {
+        let body = json!({ "error": error }).to_string();
+        assert_eq!(unknown(400, &body), None, "{body}");
+    }
+    for param in ["messages", "input", "max_tokens"] {
+        let body = json!({"error": {"message": "No.", "param": param}}).to_string();
+        assert_eq!(unknown(400, &body).as_deref(), Some("no."), "{param}");
+    }
+}
+
+#[test]
+fn what_a_wording_repeats_of_the_request_is_hidden() {
+    let request = br#"{"content":"My Secret Plan is to sail"}"#;
+    let shown = hide_repeated("declined: my secret plan is to sail away, e-4711", request);
+    assert!(
+        !shown.contains("secret") && shown.starts_with("declined"),
+        "{shown}"
+    );
+    assert!(shown.ends_with("away, e-4711"), "{shown}");
+    assert_eq!(hide_repeated("上下文", "上下文".as_bytes()), "上下文");
+    let long = "我的秘密计划是出海远航去";
+    assert!(!hide_repeated(&format!("拒绝：{long}"), long.as_bytes()).contains("秘密"));
+}
+
+#[test]
+fn a_limit_a_minute_counts_where_the_one_request_is_beyond_it() {
+    let read = |status: u16, message: &str| {
+        let body = json!({"error": {"message": message, "code": "rate_limit_exceeded"}});
+        read_request_limit(
+            StatusCode::from_u16(status).unwrap(),
+            body.to_string().as_bytes(),
+        )
+    };
+    let words = |limit: u32, asked: u32| {
+        format!(
+            "Request too large for m on tokens per min (TPM): Limit {limit}, Requested {asked}."
+        )
+    };
+    let found = read(429, &words(6_000, 9_000)).unwrap();
+    assert_eq!((found.window, found.requested), (Some(6_000), Some(9_000)));
+    assert_eq!(read(429, &words(9_000, 6_000)), None);
+    assert_eq!(read(500, &words(6_000, 9_000)), None);
+    let used = "Rate limit reached on tokens per min (TPM): Limit 6000, Used 5000, Requested 2000.";
+    assert_eq!(read(429, used), None);
+    assert_eq!(
+        read(429, "Rate limit reached on requests: Limit 3, Requested 9"),
+        None
+    );
+    let anthropic = "This request would exceed your organization's rate limit of 30,000 input tokens per minute";
+    assert_eq!(read(429, anthropic).unwrap().prompt_limit, Some(30_000));
+}
+
 #[test]
 fn the_error_for_clients_leaves_unknown_numbers_out() {
     let message = |window, prompt| Format::Chat.overflow_error(window, prompt).message;
@@ -320,6 +404,10 @@ proptest! {
         let status = StatusCode::from_u16(status).unwrap();
         detect_overflow(status, &body);
         detect_overflow_in_event(&body);
+        read_request_limit(status, &body);
+        if let Some(words) = read_unknown_wording(status, &body) {
+            hide_repeated(&words, &body);
+        }
     }
 
     /// Pieces of errors in any order.

@@ -3,23 +3,29 @@
 //! Texts are compared in lower case, without quotes and backslashes, with single spaces. Braces name the
 //! meaning of a number: `window` is for prompt and answer, `limit` for the prompt alone; `prompt` and
 //! `answer` are the sent and the requested tokens, `requested` is their sum; `excess` is the prompt less
-//! its limit. `{_}` is a number without such a meaning, such as a lower bound.
+//! its limit. `{_}` is a number without such a meaning, such as a lower bound, and `{*}` any short text.
 
 /// Values of `code` and `type` that mean an overflow.
 pub(super) const CODES: &[&str] = &[
+    "context_length_error",
     "context_length_exceeded",
+    "context_limit_exceeded",
+    "context_overflow",
     "context_too_large",
     "context_window_exceeded",
+    "contextlengthexceeded",
     "contextwindowexceedederror",
     "exceed_context_size_error",
+    "input_too_long",
     "model_context_window_exceeded",
     "model_max_prompt_tokens_exceeded",
     "prompt_too_long",
     "tokens_limit_reached",
     "too_many_prompt_tokens",
     "too_many_tokens",
-    // z.ai: the prompt is too long.
+    // z.ai, and MiniMax: the prompt is too long.
     "1261",
+    "1039",
 ];
 
 /// Sentences that mean an overflow with any status.
@@ -56,6 +62,26 @@ pub(super) const SURE: &[&str] = &[
     "exceeds the available context size ({window} tokens)",
     "exceeds the available context size",
     "exceeds the context window",
+    "exceeds the models context",
+    "exceeds the model context",
+    "exceeds model context",
+    "exceeds the context length",
+    "exceeds context window",
+    "exceeds context length",
+    "exceeds max context",
+    "exceeds the maximum context",
+    "over the maximum context",
+    "maximum context limit of {window}",
+    "maximum context limit is {window}",
+    "maximum context limit",
+    "maximum context size of {window}",
+    "maximum context size",
+    "context is too long",
+    "context too long",
+    "context overflow",
+    "context exceeds your deployment",
+    "ran out of room in the models context window",
+    "capability_rejected: prompt_too_long",
     "exceed context window of {window}",
     "context window exceeds limit",
     "exceed context limit: {prompt} + {answer} > {window}",
@@ -72,6 +98,9 @@ pub(super) const SURE: &[&str] = &[
     "input token count is {prompt} but the model only supports up to {limit}",
     "input token count is {prompt} but model only supports up to {limit}",
     "input token count exceeds the maximum",
+    "exceeds the maximum number of tokens allowed",
+    "exceeds the maximum number of input tokens",
+    "cannot truncate to {limit}, required {prompt}",
     // Ollama.
     "prompt too long; exceeded max context length by {excess} tokens",
     // LM Studio.
@@ -92,6 +121,15 @@ pub(super) const SURE: &[&str] = &[
     // Kimi.
     "exceeded model token limit: {window} (requested: {requested})",
     "exceeded model token limit",
+    "input token length too long",
+    "length of tokens in the request is too long",
+    "conversation length exceeded",
+    "reached its conversation limit",
+    // z.ai, DashScope, Qianfan, Cohere.
+    "tokens in request more than max tokens allowed",
+    "total message token length exceed",
+    "prompt tokens too long",
+    "tokens in the prompt cannot exceed {limit}",
     // SiliconFlow.
     "length of prompt_tokens ({prompt}) must be less than max_seq_len ({window})",
     // Poolside, by OpenRouter; SGLang.
@@ -103,6 +141,13 @@ pub(super) const SURE: &[&str] = &[
     // Bedrock.
     "input is too long for requested model",
     "number of input tokens exceeds maximum length",
+    // Gateways and clouds in Chinese: the context is too long, or beyond its limit.
+    "上下文{*}过长",
+    "上下文{*}超",
+    "上下文{*}太长",
+    "上下文{*}过大",
+    "超{*}上下文",
+    "压缩上下文",
 ];
 
 /// Sentences that mean an overflow only with a status of a bad request.
@@ -137,6 +182,25 @@ pub(super) const VAGUE: &[&str] = &[
     "length limit exceeded",
     "request payload size exceeds",
     "token limit exceeded",
+    // In Chinese, of input, prompt, tokens, messages, or mere length.
+    "输入{*}过长",
+    "输入{*}太长",
+    "输入{*}超",
+    "prompt{*}过长",
+    "prompt{*}超",
+    "提示词{*}过长",
+    "提示词{*}超",
+    "token{*}过多",
+    "token{*}超",
+    "超{*}token",
+    "对话{*}过长",
+    "对话{*}超",
+    "消息{*}过长",
+    "请求{*}过长",
+    "内容过长",
+    "长度超",
+    "超过最大长度",
+    "超出最大长度",
 ];
 
 /// Other wordings of numbers in an overflow. Alone they do not mean an overflow.
@@ -190,6 +254,8 @@ pub(super) const VETOES: &[&str] = &[
     "per hour",
     "per day",
     "per second",
+    "(tpm)",
+    " tpm",
     "too many requests",
     "throttl",
     "please wait",
@@ -198,6 +264,22 @@ pub(super) const VETOES: &[&str] = &[
     "credits",
     "afford",
     "resource_exhausted",
+    // The same in Chinese, and times and answers that are too long.
+    "频率",
+    "速率",
+    "限流",
+    "并发",
+    "每分钟",
+    "次数",
+    "余额",
+    "欠费",
+    "配额",
+    "额度",
+    "超时",
+    "max_tokens 超",
+    // Gateways that look into texts.
+    "policy_blocked",
+    "dlp_request_denied",
     // One text or list of the request.
     "string too long",
     "string_too_long",
@@ -214,3 +296,14 @@ pub(super) const VETOES: &[&str] = &[
 
 /// Texts by which libraries of gateways replace an empty body.
 pub(super) const WORDLESS: &[&str] = &["400 status code (no body)", "413 status code (no body)"];
+
+/// Limits of tokens a minute. Where the request alone is beyond one, it is a limit of each request.
+pub(super) const REQUEST_LIMITS: &[&str] = &[
+    "limit {window}, requested {requested}",
+    "limit: {window}, requested: {requested}",
+    "limit {window}, used {_}, requested {requested}",
+    "limit: {window}, used: {_}, requested: {requested}",
+    "limit: {window} tokens, requested: {requested}",
+    "rate limit of {limit} input tokens per minute",
+    "rate limit of {limit} tokens per minute",
+];

@@ -54,10 +54,10 @@ pub(in crate::proxy) fn answer_while_waiting(
         (request, placed, fallbacks)
     };
     let answers = async |(request, placed, fallbacks): (ClientRequest, _, _)| {
-        let format = request.parsed.format;
+        let (format, model) = (request.parsed.format, request.parsed.model.clone());
         match send_with_fallbacks(&request, placed, fallbacks).await {
             Ok(answered) => write_answer(request, answered, hold).await,
-            Err(failure) => failed_body(answer::failure_event(format, &failure)),
+            Err(failure) => failed_body(answer::failure_event(format, &model, &failure)),
         }
     };
     let mut answer = stream_while_waiting(head, waits, answers);
@@ -109,15 +109,16 @@ async fn write_answer(request: ClientRequest, answered: AnsweredRequest, hold: H
     if plain && is_stream(&answered.reply.answer, true) {
         return relay_stream(request, answered, hold).into_body();
     }
-    let format = request.parsed.format;
+    let (format, model) = (request.parsed.format, &*request.parsed.model);
     let provider = &answered.placed.target.provider.name;
-    let refusal = proxy_answers::refusal_event(format, answered.reply.answer, provider).await;
+    let refusal =
+        proxy_answers::refusal_event(format, model, answered.reply.answer, provider).await;
     failed_body(refusal.unwrap_or_else(|| {
         let failure = Failure::ProviderBadAnswer {
             provider: provider.to_string(),
             what: "it is not a stream",
         };
-        answer::failure_event(format, &failure)
+        answer::failure_event(format, model, &failure)
     }))
 }
 

@@ -26,9 +26,11 @@ pub(super) fn empty_response(
     }
 }
 
-/// A provider's refusal as the last event of a stream whose head is out. `None` where it has no readable error.
+/// A provider's refusal as the last event of a stream whose head is out. `model`: as the client names it. `None` where it has
+/// no readable error.
 pub(super) async fn refusal_event(
     format: Format,
+    model: &str,
     refusal: Response<Body>,
     provider: &str,
 ) -> Option<Bytes> {
@@ -36,5 +38,5 @@ pub(super) async fn refusal_event(
         return None;
     }
     let fault = read_fault(format, refusal, provider).await?;
-    Some(format.error_event(&fault, &SentEvents::default()))
+    Some(format.error_event(&fault, &SentEvents::none_of(model)))
 }

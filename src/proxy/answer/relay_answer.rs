@@ -6,6 +6,7 @@ use http::{HeaderMap, Response};
 use super::tool_loop::ToolLoop;
 use crate::{
     error::Failure,
+    format::SentEvents,
     http::{answer, limit::Hold},
     proxy::{
         ClientRequest, PlacedRequest,
@@ -51,6 +52,7 @@ pub(super) fn relay_stream(
     let mut options = StreamOptions {
         format: request.parsed.format,
         asked_model: request.parsed.copy_renamed_model(&placed.target.model),
+        sent: SentEvents::none_of(&request.parsed.model),
         ..StreamOptions::default()
     };
     let (Some(session), Some(planned)) = (&request.session, &placed.planned) else {

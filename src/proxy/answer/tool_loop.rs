@@ -115,7 +115,8 @@ impl ToolLoop {
             let status = answer.status().as_u16();
             let format = self.request.parsed.format;
             let provider = &self.placed.target.provider.name;
-            let event = proxy_answers::refusal_event(format, answer, provider).await?;
+            let model = &self.request.parsed.model;
+            let event = proxy_answers::refusal_event(format, model, answer, provider).await?;
             tracing::warn!(
                 status,
                 "tool loop: {provider} answered {status}; its error ends the stream"

@@ -7,7 +7,8 @@
 //! - with the prompt elsewhere, then without rounds of the proxy's tools, and then without any of recovery's additions,
 //! - without old images,
 //! - asking the provider to drop thinking, and then without thinking ([`super::thinking_remedy`]),
-//! - smaller, if the conversation was too long ([`super::overflow_retry`]).
+//! - smaller, if the conversation was too long ([`super::overflow_retry`]), or if nobody knows the words of the refusal
+//!   ([`super::unknown_refusal`]).
 //!
 //! Only headers and log show it. Nothing that the proxy adds may fail a request that would have worked without it.
 
@@ -18,11 +19,12 @@ use super::{
     fallbacks::Fallbacks,
     overflow_retry::{
         Guesses, learn_from_guesses, overflow_answer, refit_after_guess, refit_after_overflow,
-        refit_to_size,
+        refit_to_request_limit, refit_to_size,
     },
     provider_reply::{CallCount, ProviderReply, SendError},
     refusal::{Refusal, find_refusal},
     thinking_remedy::ThinkingRemedy,
+    unknown_refusal::UnknownRefusal,
 };
 use crate::{
     config::profile::AnswerFilling,
@@ -54,11 +56,13 @@ pub(in crate::proxy) async fn attempt_request(
         let (reply, refusal) = find_refusal(request, placed, reply, tries_drop).await?;
         let (reply, refusal) = attempt.prefer_refusal_of_filled(placed, reply, refusal);
         let Some(refusal) = refusal else { break reply };
-        if !attempt.change_request(request, placed, refusal, fallbacks.as_deref_mut()) {
+        if !attempt.change_request(request, placed, &refusal, fallbacks.as_deref_mut()) {
             break overflow_answer(request.parsed.format, placed, reply, refusal);
         }
         attempt.keep_refusal(refusal, reply);
     };
+    let (unknown, guesses) = (&mut attempt.unknown, &mut attempt.guesses);
+    let reply = unknown.choose_answer(request, placed, guesses, reply);
     let reply = attempt.remedy.choose_answer(reply);
     attempt.remedy.conclude(request, placed, &reply);
     if reply.answer.status().is_success() {
@@ -88,7 +92,10 @@ struct Attempt {
     /// The refusal of the request with members that were added by the model's name.
     refused_filled: Option<ProviderReply>,
     size_tries: u32,
+    /// A limit of tokens a minute was fitted.
+    limit_fitted: bool,
     guesses: Guesses,
+    unknown: UnknownRefusal,
     remedy: ThinkingRemedy,
 }
 
@@ -135,7 +142,7 @@ impl Attempt {
         &mut self,
         request: &ClientRequest,
         placed: &mut PlacedRequest,
-        refusal: Refusal,
+        refusal: &Refusal,
         fallbacks: Option<&mut Fallbacks>,
     ) -> bool {
         let (extras, guesses) = (&mut self.extras, &mut self.guesses);
@@ -146,25 +153,41 @@ impl Attempt {
                 by_one_host,
                 ..
             } => {
+                self.unknown.forget();
                 return refit_after_overflow(
                     request,
                     placed,
-                    &overflow,
-                    by_one_host,
+                    overflow,
+                    *by_one_host,
                     guesses,
                     fallbacks,
                 );
             }
             Refusal::TooLarge(size) => {
+                return refit_to_size(request, placed, *size, &mut self.size_tries);
+            }
+            Refusal::OneRequest(limit) => {
+                return !std::mem::replace(&mut self.limit_fitted, true)
+                    && refit_to_request_limit(request, placed, limit);
+            }
+            Refusal::Unknown { wording, size } => {
+                let unknown = &mut self.unknown;
+                if unknown.try_smaller(request, placed, wording, fallbacks, guesses) {
+                    // What was left out before was not the reason.
+                    (self.additions_refused, self.filling_refused) = (false, false);
+                    return true;
+                }
+                let Some(size) = *size else { return false };
+                unknown.give_up(request, placed, guesses);
                 return refit_to_size(request, placed, size, &mut self.size_tries);
             }
             Refusal::Wordless => return refit_after_guess(request, placed, guesses),
             Refusal::Thinking(refused) => {
-                return self.remedy.prepare(request, placed, extras, refused);
+                return self.remedy.prepare(request, placed, extras, *refused);
             }
             Refusal::ToDrop { named } => {
                 let remedy = &mut self.remedy;
-                return remedy.prepare_without_drop(request, placed, extras, named);
+                return remedy.prepare_without_drop(request, placed, extras, *named);
             }
             Refusal::Additions => {
                 let replanned = placed.try_replan(request, plan_without_prompt_after_tool)
@@ -190,6 +213,7 @@ impl Attempt {
             Refusal::Thinking(ThinkingRefusal::Missing) => {}
             Refusal::Thinking(_) => self.remedy.keep_refusal(reply),
             Refusal::Filling => self.refused_filled = Some(reply),
+            Refusal::Unknown { .. } => self.unknown.keep_refusal(reply),
             _ => {}
         }
     }

@@ -12,6 +12,7 @@ mod overflow_retry;
 pub mod provider_reply;
 mod refusal;
 mod thinking_remedy;
+mod unknown_refusal;
 
 use std::{
     sync::{Arc, atomic::Ordering},

@@ -4,7 +4,12 @@
 //! without words teaches nothing by itself: half of the conversation is tried, and only if that is answered the first
 //! one was too long. If no refusal names a number, the last try keeps only what must stay. If that is refused too,
 //! nothing is learnt. An overflow that stays is answered in the words that the clients of the format look for.
-//! A refusal of bytes or images is healed by leaving out the oldest images first, and teaches nothing.
+//! A refusal of bytes or images is healed by leaving out the oldest images first, and teaches nothing. A limit of tokens a
+//! minute that is smaller than the one request is fitted once, and teaches nothing either. Words that no table knows:
+//! [`super::unknown_refusal`].
+//!
+//! Where prompt and answer cap together are too long, the cap goes down before anything is cut, to the least that the guard
+//! allows. Where nothing can be cut, it goes below that, to what is left.
 //!
 //! If the window of a model is only guessed, the first refusal is expected: nothing was cut before it. If the request
 //! would be cut now, a configured larger model comes first.
@@ -31,8 +36,8 @@ use crate::{
     proxy::{
         App, ClientRequest, PlacedRequest,
         plan::{
-            clear_old_media, halve_request, keep_least, log_cuts, refit_request,
-            remeasure_for_target,
+            clear_old_media, fit_to_request_limit, halve_request, keep_least, log_cuts, lower_cap,
+            refit_request, remeasure_for_target,
         },
     },
     wire::Body,
@@ -40,6 +45,9 @@ use crate::{
 
 /// Times that one request is fitted anew at one candidate.
 const MAX_REFITS: u32 = 3;
+
+/// The cap of an answer becomes one part in so many where nothing else helps, and the provider does not say what is left.
+const CAP_STEP: u32 = 4;
 
 /// Expected tokens from which on a refusal without words may be an overflow.
 const LEAST_GUESSED: u32 = 4_000;
@@ -51,7 +59,7 @@ const MOST_OLD_IMAGES: usize = 8;
 /// What was refused without a reason, perhaps for its length, or without a number.
 #[derive(Default)]
 pub(super) struct Guesses {
-    refused: Vec<RefusedPrompt>,
+    pub(super) refused: Vec<RefusedPrompt>,
     /// What was known of the window before the first refusal without a number.
     known_before: Option<LessonSnapshot>,
 }
@@ -102,10 +110,14 @@ pub(super) fn refit_after_overflow(
     let counted = refused.count_prompt_tokens();
     let may_refit = planned.refits < MAX_REFITS;
     let is_last = !has_numbers && planned.refits + 1 == MAX_REFITS;
+    let lowered = |most: u32| lower_cap(followed, planned, target, most);
     let smaller = match is_last {
         _ if !may_refit => None,
         true => keep_least(followed, planned),
-        false => refit_request(followed, planned, target, counted),
+        false if refused.may_be_due_to_cap() => lowered(refused.reserve),
+        false => refit_request(followed, planned, target, counted)
+            // Where nothing can be cut, a shorter answer is better than none.
+            .or_else(|| lowered(refused.answer / CAP_STEP)),
     };
     let goes_to_larger = |it: &_| fallbacks.is_some_and(|all| all.queue_larger_model(request, it));
     // The levels go by what the window is taken for.
@@ -200,6 +212,28 @@ pub(super) fn refit_to_size(
         }
     }
     false
+}
+
+/// Fits a request to a limit of tokens a minute that is smaller than the request. Returns whether it got smaller.
+pub(super) fn refit_to_request_limit(
+    request: &ClientRequest,
+    placed: &mut PlacedRequest,
+    limit: &Overflow,
+) -> bool {
+    let provider = placed.target.provider.name.clone();
+    let is_smaller = placed.try_replan(request, |followed, planned| {
+        fit_to_request_limit(followed, planned, limit)
+    });
+    if is_smaller {
+        tracing::warn!(
+            provider = &*provider,
+            model = placed.target.model,
+            limit = limit.window.or(limit.prompt_limit),
+            requested = limit.requested,
+            "{provider} takes fewer tokens a minute than this one request has; sending a smaller one"
+        );
+    }
+    is_smaller
 }
 
 /// Learns from requests that were refused without a reason, after a smaller one was answered.

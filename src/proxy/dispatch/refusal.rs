@@ -21,7 +21,7 @@ use crate::{
     format::{error_body::ErrorBody, refusal::CHAT_TEMPLATE_WORDS},
     provider::{
         overflow::{self, Overflow, OverflowVerdict},
-        size_refusal::{SizeRefusal, detect_size_refusal},
+        size_refusal::{SizeRefusal, detect_size_refusal, names_bytes},
         thinking_refusal::{ThinkingRefusal, detect_thinking_refusal, names_binding},
     },
     proxy::{ClientRequest, PlacedRequest},
@@ -35,7 +35,7 @@ const FIRST_EVENT_WITHIN: Duration = Duration::from_secs(2);
 const USAGE_WORDS: [&str; 2] = ["stream_options", "include_usage"];
 
 /// What a provider refuses.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) enum Refusal {
     TooLong {
         overflow: Overflow,
@@ -48,6 +48,13 @@ pub(super) enum Refusal {
     TooLarge(SizeRefusal),
     /// The request, without any reason.
     Wordless,
+    /// The same, in words that no table knows. `size`: by its status it is about bytes.
+    Unknown {
+        wording: String,
+        size: Option<SizeRefusal>,
+    },
+    /// The tokens of this single request, which is beyond a limit of tokens a minute.
+    OneRequest(Overflow),
     /// Perhaps recovery's additions.
     Additions,
     /// To report the usage of a stream.
@@ -110,8 +117,6 @@ fn judge_error(
     let named = sent.drop_by.is_some() && names_binding(text);
     let takes_markers = || target.provider.takes_markers(&target.model, Instant::now());
     let may_refuse_markers = sent.markers && !takes_markers();
-    let refused_size = detect_size_refusal(status, text);
-    let may_be_addition = || refuses_additions(status, text);
     match overflow::detect_overflow(status, text) {
         OverflowVerdict::Overflow(overflow) => Some(Refusal::TooLong {
             classic: status == StatusCode::BAD_REQUEST && is_classic(format, text),
@@ -125,12 +130,37 @@ fn judge_error(
         }
         OverflowVerdict::Wordless if may_refuse_markers => Some(Refusal::Markers),
         OverflowVerdict::Wordless => Some(Refusal::Wordless),
-        OverflowVerdict::Other if refused_size.is_some() => refused_size.map(Refusal::TooLarge),
-        OverflowVerdict::Other if !may_be_addition() => None,
-        OverflowVerdict::Other if may_refuse_markers => Some(Refusal::Markers),
-        OverflowVerdict::Other if sent.filling == AnswerFilling::ByName => Some(Refusal::Filling),
-        OverflowVerdict::Other => placed.has_additions().then_some(Refusal::Additions),
+        OverflowVerdict::Other => judge_other_error(placed, reply, text, may_refuse_markers),
     }
+}
+
+/// What an error refuses that is in no words of an overflow.
+fn judge_other_error(
+    placed: &PlacedRequest,
+    reply: &ProviderReply,
+    text: &Bytes,
+    may_refuse_markers: bool,
+) -> Option<Refusal> {
+    let status = reply.answer.status();
+    if let Some(limit) = overflow::read_request_limit(status, text) {
+        return Some(Refusal::OneRequest(limit));
+    }
+    let size = detect_size_refusal(status, text);
+    if size.is_none() && refuses_additions(status, text) {
+        if may_refuse_markers {
+            return Some(Refusal::Markers);
+        }
+        if reply.sent.filling == AnswerFilling::ByName {
+            return Some(Refusal::Filling);
+        }
+        if placed.has_additions() {
+            return Some(Refusal::Additions);
+        }
+    }
+    let is_named = size.is_some_and(|it| it != SizeRefusal::Bytes || names_bytes(text));
+    let wording = overflow::read_unknown_wording(status, text).filter(|_| !is_named);
+    let unknown = wording.map(|wording| Refusal::Unknown { wording, size });
+    unknown.or(size.map(Refusal::TooLarge))
 }
 
 /// Finds errors inside a success, where the provider's profile says that it sends them so.
@@ -177,7 +207,18 @@ fn judge_success(text: &Bytes, verdict: OverflowVerdict, classic: bool) -> Optio
             classic,
             by_one_host: names_host(text),
         }),
-        (None, _) => None,
+        (None, _) => {
+            let limit = overflow::read_request_limit(StatusCode::OK, text);
+            let wording = || overflow::read_unknown_wording(StatusCode::OK, text);
+            let unknown = || {
+                let wording = wording()?;
+                Some(Refusal::Unknown {
+                    wording,
+                    size: None,
+                })
+            };
+            limit.map(Refusal::OneRequest).or_else(unknown)
+        }
     }
 }
 

@@ -29,7 +29,10 @@ pub use self::{
     explain_model::{explain_model, explain_request},
     plan_log::{log_cuts, log_plan, note_plan},
     planned_request::{PlannedRequest, guard_policy},
-    refit::{clear_old_media, halve_request, keep_least, refit_request, remeasure_for_target},
+    refit::{
+        clear_old_media, fit_to_request_limit, halve_request, halve_texts, keep_least, lower_cap,
+        refit_request, remeasure_for_target,
+    },
 };
 use crate::{
     compaction::{CompactionStep, JobOutcome},

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     guard::{self, Plan},
-    provider::Target,
+    provider::{Target, Window, WindowSource, overflow::Overflow},
     proxy::{FollowedConversation, PlannedRequest},
 };
 
@@ -32,6 +32,21 @@ pub fn refit_request(
     planned.guard_took += begun.elapsed();
     planned.refits += 1;
     Some(planned)
+}
+
+/// Plans the refused request for `target` with an answer cap of `most` tokens, and cuts no more of it. `None` where the cap
+/// gets no lower.
+pub fn lower_cap(
+    followed: FollowedConversation<'_>,
+    refused: &PlannedRequest,
+    target: &Target,
+    most: u32,
+) -> Option<PlannedRequest> {
+    let mut held = refused.clone();
+    held.knowledge.most_cap = Some(most);
+    let lowered = refit_request(followed, &held, target, None)?;
+    let cap = |planned: &PlannedRequest| planned.plan.report.answer_cap.map(|cap| cap.sent);
+    (cap(&lowered) < cap(refused)).then_some(lowered)
 }
 
 /// Makes the refused request smaller as if each part of it took its share of `counted`.
@@ -132,21 +147,68 @@ pub fn halve_request(
     followed: FollowedConversation<'_>,
     refused: &PlannedRequest,
 ) -> Option<PlannedRequest> {
-    if !refused.is_guarded() {
-        return None;
-    }
-    let mut half = refused.target.clone();
-    half.window.input = Some(refused.expected_tokens() / 2);
-    let mut held = refused.clone();
-    let policy = session_policy(&followed.session.app, &half, refused.reasoning);
-    let mut memory = refused.plan.memory.clone();
-    memory.stand_on(&policy);
-    held.knowledge.sent = Some(memory);
-    let smaller = refit_request(followed, &held, &half, None)?;
-    let mut smaller = remeasure_for_target(followed, smaller, &refused.target);
+    let half = refused.expected_tokens() / 2;
+    let mut smaller = refit_once(followed, refused, false, |it| it.input = Some(half))?;
     smaller.refits = refused.refits;
     smaller.size_refits += 1;
     Some(smaller)
+}
+
+/// The same, but images and other media stay. `None` too where hardly any text can go.
+pub fn halve_texts(
+    followed: FollowedConversation<'_>,
+    refused: &PlannedRequest,
+) -> Option<PlannedRequest> {
+    let half = refused.expected_tokens() / 2;
+    let smaller = refit_once(followed, refused, true, |it| it.input = Some(half))?;
+    (smaller.raw_sent < refused.raw_sent / 10 * 9).then_some(smaller)
+}
+
+/// Plans for a limit of single requests, which holds prompt and answer together, or prompts alone. The provider counts by a
+/// rule of its own, so that its numbers count by their ratio. `None` where the request is within the limit, or gets no
+/// smaller.
+pub fn fit_to_request_limit(
+    followed: FollowedConversation<'_>,
+    refused: &PlannedRequest,
+    limit: &Overflow,
+) -> Option<PlannedRequest> {
+    let expected = refused.expected_tokens();
+    let cap = refused.plan.report.answer_cap.map_or(0, |cap| cap.sent);
+    let asked = u64::from(expected) + u64::from(cap);
+    // A tenth less, since the same request is tried once only.
+    let share = |limit: u32, of: u64| u64::from(limit) * asked * 9 / (of.max(1) * 10);
+    let narrow = |window: &mut Window| match (limit.window, limit.requested, limit.prompt_limit) {
+        (Some(limit), Some(requested), _) => {
+            let tokens = u32::try_from(share(limit, u64::from(requested))).unwrap_or(u32::MAX);
+            (window.tokens, window.source) = (tokens.min(window.tokens), WindowSource::Learnt);
+        }
+        (_, _, Some(limit)) if limit < expected => window.input = Some(limit / 10 * 9),
+        _ => {}
+    };
+    refit_once(followed, refused, false, narrow)
+}
+
+/// Plans as if the window were as `narrow` makes it, which no other request goes by. What is cut stays cut.
+fn refit_once(
+    followed: FollowedConversation<'_>,
+    refused: &PlannedRequest,
+    keeps_media: bool,
+    narrow: impl FnOnce(&mut Window),
+) -> Option<PlannedRequest> {
+    if !refused.is_guarded() {
+        return None;
+    }
+    let mut narrowed = refused.target.clone();
+    narrow(&mut narrowed.window);
+    let mut held = refused.clone();
+    let policy = session_policy(&followed.session.app, &narrowed, refused.reasoning);
+    let mut memory = refused.plan.memory.clone();
+    memory.stand_on(&policy);
+    held.knowledge.sent = Some(memory);
+    held.knowledge.keeps_media = keeps_media;
+    let mut smaller = refit_request(followed, &held, &narrowed, None)?;
+    smaller.knowledge.keeps_media = false;
+    Some(remeasure_for_target(followed, smaller, &refused.target))
 }
 
 /// Plans with nothing but what must stay, as it is. `None` where it gets no smaller.

@@ -7,7 +7,10 @@ use super::{END, EventKind, MessagesAnswer, TokenCounts};
 use crate::{
     format::{
         AnswerEvent, AnswerEvents, CallFragment, Finish, FinishKind,
-        answer::input_changes::{INPUT_CHANGES, read_input_changes},
+        answer::{
+            event_hold::DONE,
+            input_changes::{INPUT_CHANGES, read_input_changes},
+        },
         values::{
             ObjectSpans, ReadResult, finish_kind, read_list, skip_value, take_index,
             take_nonempty_text, take_text,
@@ -29,6 +32,9 @@ pub fn read_answer(json: &[u8]) -> Result<MessagesAnswer, MalformedJson> {
 /// so far.
 pub fn read_event(message: &SseMessage, counts: &mut TokenCounts) -> MessagesAnswer {
     let mut answer = read_named(&message.data, &message.name).unwrap_or_default();
+    if message.data == DONE {
+        answer.events.push(AnswerEvent::End);
+    }
     if message.name == "error" && !answer.has_error() {
         answer.events.push(AnswerEvent::Error);
     }

@@ -78,6 +78,9 @@ impl BlockAnswer for ResponsesAnswer {
         if let (Some(id), None) = (answer.response.id, &joined.first_id) {
             joined.first_id = Some(json.slice(id.span.range()));
         }
+        if let (Some(model), None) = (answer.response.model, &joined.sent.model) {
+            joined.sent.model = Some(json.slice(model.quoted_span().range()));
+        }
         let begins = answer.kind == EventKind::ItemBegin;
         joined.edit_index(answer.output_index, begins, current, edits);
         joined.edit_texts(event, edits);
@@ -119,6 +122,7 @@ impl JoinedResponses {
     pub(in crate::format) fn sent_events(&self) -> SentEvents {
         SentEvents {
             id: self.first_id.clone(),
+            model: self.asked_model.clone().or_else(|| self.sent.model.clone()),
             ..self.sent.clone()
         }
     }

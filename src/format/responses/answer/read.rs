@@ -8,6 +8,7 @@ use crate::{
     format::{
         AnswerEvent, AnswerEvents, CallFragment, Finish, FinishKind, InputChanges,
         answer::{
+            event_hold::DONE,
             input_changes::{INPUT_CHANGES, read_input_changes},
             usage::read_usage,
         },
@@ -29,8 +30,15 @@ pub fn read_answer(json: &[u8]) -> Result<ResponsesAnswer, MalformedJson> {
     read_named(json, b"")
 }
 
-/// Reads an event of a stream; empty if it cannot be read.
+/// Reads an event of a stream; empty if it cannot be read. Some gateways send no last event but the marker behind it.
 pub fn read_event(message: &SseMessage) -> ResponsesAnswer {
+    if message.data == DONE {
+        return ResponsesAnswer {
+            kind: EventKind::End,
+            events: [AnswerEvent::End].into_iter().collect(),
+            ..ResponsesAnswer::default()
+        };
+    }
     let mut answer = read_named(&message.data, &message.name).unwrap_or_default();
     if message.name == "error" && answer.events.is_empty() {
         answer.events.push(AnswerEvent::Error);

@@ -83,7 +83,12 @@ impl CompactionReply<'_> {
 /// of the type `error`: Codex takes only this one for a full window.
 pub fn error_event(error: &ErrorBody, sent: &SentEvents) -> Bytes {
     let code = error.code.as_deref().unwrap_or("server_error");
-    let mut response = make_response("failed", "", None);
+    let model = sent
+        .model
+        .as_ref()
+        .and_then(|it| serde_json::from_slice(it).ok());
+    let model: String = model.unwrap_or_default();
+    let mut response = make_response("failed", &model, None);
     response["error"] = json!({"code": code, "message": error.message});
     let quoted = sent.id.as_ref().map(|id| [b"\"", &id[..], b"\""].concat());
     if let Some(id) = quoted.and_then(|id| serde_json::from_slice(&id).ok()) {
