@@ -2,13 +2,19 @@
 
 use std::{
     collections::BTreeMap,
+    hint::black_box,
     io::{self, Write},
+    time::Instant,
 };
 
 use bytes::Bytes;
-use plimsoll::guard::{
-    estimate::Calibration,
-    profile::{self, Profile},
+use plimsoll::{
+    config::tokens::find_token_rule,
+    guard::{
+        estimate::{Calibration, Weights},
+        profile::{self, Profile},
+    },
+    json::text::{escape_text, measure_text},
 };
 
 use serde_json::Value;
@@ -19,12 +25,17 @@ use crate::{
         count::TokenCounter,
         data::{self, TokenPair, TokenTruth},
         drive::{raw_tokens, raw_tokens_for},
-        generate::{ConversationSize, Recipe, Session, Shape},
+        generate::{
+            ConversationSize, Recipe, Session, Shape,
+            figures::{KINDS, write_kind},
+            tongues::write_tongues,
+        },
         parse,
     },
 };
 
 pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
+    kinds(out)?;
     writeln!(
         out,
         "\nestimates: error in hundredths of the provider's count\n"
@@ -38,6 +49,46 @@ pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
         None => writeln!(out, "no recorded counts; generated sessions only")?,
     }
     generated(out)
+}
+
+/// Each kind of text: the estimate over the count of o200k, and the time that measuring takes, the best of many runs.
+fn kinds(out: &mut impl Write) -> io::Result<()> {
+    let counter = TokenCounter::o200k();
+    let rule = find_token_rule("gpt-4o", &profile::PROFILES[0]);
+    let weights = Weights::new(rule, &profile::PROFILES[0], None);
+    let kinds = KINDS
+        .iter()
+        .map(|kind| (kind.0.to_owned(), write_kind(*kind, 8)));
+    let texts: Vec<(String, String)> = kinds.chain(write_tongues()).collect();
+    writeln!(
+        out,
+        "\n{} kinds of text: estimate / o200k, ns a kB\n",
+        texts.len()
+    )?;
+    let (mut least, mut most, mut times) = (f64::MAX, 0f64, Vec::new());
+    for (name, text) in texts {
+        let ratio = weights.plain_weight(&text) / counter.text(&text).max(1) as f64;
+        let time = time_of(&text);
+        (least, most) = (least.min(ratio), most.max(ratio));
+        writeln!(out, "  {name:<34} {ratio:>5.2} {time:>6.0}")?;
+        times.push(time);
+    }
+    let median = percentile(&mut times, 50);
+    writeln!(
+        out,
+        "  all: {least:.2} to {most:.2}; median {median:.0} ns a kB"
+    )
+}
+
+/// Nanoseconds for a thousand bytes of texts as this one, escaped for JSON.
+fn time_of(text: &str) -> f64 {
+    let long = escape_text(&text.repeat(16_384 / text.len() + 1));
+    let runs = (0..200).map(|_| {
+        let begin = Instant::now();
+        black_box(measure_text(black_box(long.as_bytes())));
+        begin.elapsed().as_nanos() as f64
+    });
+    runs.fold(f64::MAX, f64::min) * 1_000.0 / long.len() as f64
 }
 
 /// Errors of a group, without and with calibration.

@@ -11,6 +11,7 @@ pub mod edit;
 mod hidden_places;
 mod item;
 mod list_edits;
+mod media;
 mod place_map;
 pub mod texts;
 pub mod units;
@@ -29,6 +30,7 @@ pub use self::{
         SharedEntry,
     },
     list_edits::NewItems,
+    media::{Medium, MediumKind},
     place_map::PlaceMap,
 };
 pub use crate::config::{Api, FORMATS, Format};
@@ -36,6 +38,9 @@ use crate::json::{
     scan::{JsonKind, JsonString, Span},
     text,
 };
+
+/// Bytes of usual messages that take as long to plan with as a part by itself.
+const BYTES_OF_A_PART: usize = 256;
 
 /// The index of one request body. Holds spans, never copies.
 #[derive(Clone, Debug)]
@@ -58,6 +63,8 @@ pub struct Conversation {
     pub links: Vec<Link>,
     /// The annotations of all items and blocks, in the order of the items.
     pub annotations: Vec<Annotation>,
+    /// What of blocks and other values is not read as text, in the order of the body.
+    pub(crate) media: Vec<Medium>,
     /// Reasoning before this byte is not read by the model, and not among the sizes of its items.
     pub(crate) unread_reasoning: u32,
 }
@@ -105,12 +112,20 @@ impl Conversation {
             blocks: Vec::new(),
             links: Vec::new(),
             annotations: Vec::new(),
+            media: Vec::new(),
             unread_reasoning: 0,
         }
     }
 
     pub fn span_bytes(&self, span: Span) -> &[u8] {
         &self.body[span.range()]
+    }
+
+    /// How much work it is to plan with it, in bytes of a body with usual messages: many small ones take as long as a few large
+    /// ones.
+    pub fn work_bytes(&self) -> usize {
+        let parts = self.items.len() + self.calls.len() + self.blocks.len();
+        self.body.len() + parts * BYTES_OF_A_PART
     }
 
     /// The contents of a string, as spelled in the body.

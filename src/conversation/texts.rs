@@ -44,7 +44,7 @@ impl Conversation {
         let mut sizes = TextSizes::default();
         for block in self.blocks_of(item) {
             if block.kind == BlockKind::Opaque {
-                sizes += self.measure_span(block.span);
+                sizes += self.measure_around_media(block.span);
             }
         }
         sizes

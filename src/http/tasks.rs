@@ -8,7 +8,9 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 /// would wait for that; to move them to another thread takes some 20 µs.
 const LARGE_BODY: usize = 1 << 20;
 
-/// Runs `work` on a body of so many bytes. Where that takes long, the other tasks of this worker go on elsewhere.
+/// Runs `work` on a body of so many bytes, or as much work by another measure
+/// ([`Conversation::work_bytes`](crate::conversation::Conversation::work_bytes)). Where that takes long, the other tasks of this
+/// worker go on elsewhere.
 pub fn run_beside_tasks<T>(body_bytes: usize, work: impl FnOnce() -> T) -> T {
     let flavor = Handle::try_current().map(|handle| handle.runtime_flavor());
     match body_bytes >= LARGE_BODY && flavor.is_ok_and(|it| it == RuntimeFlavor::MultiThread) {
@@ -53,5 +55,51 @@ where
 {
     fn execute(&self, task: F) {
         self.spawn(task);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::mpsc, time::Duration};
+
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::conversation::Format;
+
+    /// Whether another task of the only worker runs while this much work is done.
+    fn lets_others_run(work: usize) -> bool {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let runtime = builder.worker_threads(1).build().unwrap();
+        let (tasks, (done, is_done)) = (Tasks::default(), mpsc::channel());
+        let (other, others) = mpsc::channel();
+        let inner = tasks.clone();
+        runtime.block_on(async {
+            tasks.spawn(async move {
+                inner.spawn(async move {
+                    let _ = other.send(());
+                });
+                let bound = Duration::from_secs(if work < LARGE_BODY { 1 } else { 60 });
+                let ran = run_beside_tasks(work, || others.recv_timeout(bound).is_ok());
+                let _ = done.send(ran);
+            });
+            tasks.wait_for_all().await;
+        });
+        is_done.recv().unwrap()
+    }
+
+    #[test]
+    fn long_work_lets_other_tasks_run() {
+        assert!(lets_others_run(LARGE_BODY));
+        assert!(!lets_others_run(1_000));
+    }
+
+    #[test]
+    fn many_small_messages_are_long_work() {
+        let message = r#"{"role":"user","content":"a"}"#;
+        let body = format!(r#"{{"messages":[{}]}}"#, [message; 4_000].join(","));
+        assert!(body.len() < LARGE_BODY / 4);
+        let found = Format::Chat.index_body(Bytes::from(body)).unwrap();
+        assert!(found.work_bytes() >= LARGE_BODY);
     }
 }

@@ -4,13 +4,15 @@
 //! is one, `\ud83d\ude00` is one. Text with half a surrogate pair is valid JSON without a decoded form: it is
 //! counted and digested, but must not be edited ([`TextWalk::is_sound`]).
 
+mod base64;
 mod digest;
 mod measure;
 mod sizes;
 
 pub use self::{
+    base64::decode_base64,
     digest::{TextDigester, digest_text, measure_and_digest},
-    measure::{measure_json, measure_plain, measure_text},
+    measure::{MAX_LETTER_LOAD, measure_json, measure_plain, measure_text},
     sizes::{ASCII_COUNTS, SCRIPTS, Script, TextSizes},
 };
 

@@ -48,15 +48,8 @@ fn detect_language(conversation: &Conversation) -> Language {
 fn is_chinese(sizes: &TextSizes) -> bool {
     let han = sizes.script(Script::Han) + sizes.script(Script::CjkMarks);
     let other_asian = sizes.script(Script::Kana) + sizes.script(Script::Hangul);
-    let wide = [
-        Script::Latin,
-        Script::Greek,
-        Script::Cyrillic,
-        Script::Semitic,
-        Script::Indic,
-        Script::Symbols,
-    ];
-    let letters = sizes.ascii + wide.map(|script| sizes.script(script)).iter().sum::<u32>();
+    let pictures = sizes.script(Script::Emoji) + sizes.script(Script::FourBytes);
+    let letters = (sizes.total_chars() as u32).saturating_sub(han + other_asian + pictures);
     let mostly_han = han.saturating_mul(LETTERS_PER_HAN) >= letters;
     let with_paste = han >= MANY_HAN && han.saturating_mul(LETTERS_BESIDE_MANY) >= letters;
     han > 0 && han > other_asian.saturating_mul(4) && (mostly_han || with_paste)

@@ -1,6 +1,7 @@
 //! The estimate before any usage, against vocabularies that the guard does not carry.
 
 mod kinds;
+mod tongues;
 
 use std::{ffi::OsStr, fs, path::Path};
 

@@ -33,6 +33,7 @@ mod keys;
 mod kill;
 mod known_usage;
 mod limits_by_account;
+mod media;
 mod messages_endpoints;
 mod messages_exchange;
 mod model_rules;

@@ -12,9 +12,9 @@ use super::profile::{ImageRule, Profile};
 pub struct TokenFamily {
     pub name: &'static str,
     /// Of ASCII text, in the order of `json::text::TextSizes::ascii_counts`.
-    pub ascii: [u16; 12],
+    pub ascii: [u16; 15],
     /// A character by script, in the order of `json::text::Script`.
-    pub scripts: [u16; 11],
+    pub scripts: [u16; 32],
 }
 
 /// The tokens of a model, as estimated before its first answer.

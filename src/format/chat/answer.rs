@@ -32,6 +32,8 @@ pub struct ChatAnswer {
     model: Option<JsonString>,
     /// How many choices there are; `None` without a list.
     choices: Option<u32>,
+    /// There is a `usage` that is not null, also one that cannot be read.
+    has_usage: bool,
     /// The `delta`, or the `message`, of the choice with index 0, or without one.
     first: Option<ObjectSpans>,
 }
@@ -47,10 +49,10 @@ impl AnswerEvents for ChatAnswer {
         message.is_some_and(|message| !message.span.is_empty())
     }
 
-    /// Whether this is a chunk with usage and without choices, as `include_usage` makes it.
+    /// Whether this is a chunk with usage and without choices, as `include_usage` makes it. Its usage may be of a shape that
+    /// nobody reads: the client did not ask for it either.
     fn is_usage_only(&self) -> bool {
-        let has_usage = self.iter_reports().any(|report| report.usage.is_some());
-        has_usage && self.choices == Some(0) && !self.has_error()
+        self.has_usage && self.choices == Some(0) && !self.has_error()
     }
 }
 

@@ -134,7 +134,7 @@ impl<'a> ChatIndexer<'a> {
             add_annotations(&mut self.found, message.span, at, None)?;
             self.found.annotations[first_annotation..].sort_by_key(|it| it.span.start);
         }
-        describe_item(&self.found, role.tag, &mut message);
+        describe_item(&mut self.found, role.tag, &mut message);
         if role == Role::FUNCTION_RESULT {
             // It answers the legacy call, which has no id.
             message.call_id = None;

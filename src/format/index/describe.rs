@@ -6,6 +6,7 @@
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::media::find_media;
 use crate::{
     conversation::{
         Arguments, Author, Block, BlockKind, Content, Conversation, Item, answer_digest,
@@ -23,7 +24,9 @@ const MAX_MEDIA_DEPTH: usize = 16;
 
 /// Fills in `sizes`, `digest` and `short_digest` of an item whose calls, blocks and annotations
 /// are in `found`. `tag` seeds the digest: one for each role that the format tells apart.
-pub(in crate::format) fn describe_item(found: &Conversation, tag: u8, item: &mut Item) {
+pub(in crate::format) fn describe_item(found: &mut Conversation, tag: u8, item: &mut Item) {
+    find_media(found, item);
+    let found = &*found;
     let body = &found.body;
     let mut mix = DigestBuilder::default();
     mix.push_tag(tag);
@@ -55,7 +58,7 @@ pub(in crate::format) fn describe_item(found: &Conversation, tag: u8, item: &mut
                         item.sizes += text::measure_and_digest(body, text).0;
                         continue;
                     }
-                    BlockKind::Opaque => item.sizes += found.measure_span(block.span),
+                    BlockKind::Opaque => item.sizes += found.measure_around_media(block.span),
                     BlockKind::Image { .. } | BlockKind::Media => {}
                 }
                 mix.push_digest(b'm', digest_value(found, block.span));
@@ -68,7 +71,7 @@ pub(in crate::format) fn describe_item(found: &Conversation, tag: u8, item: &mut
             }
         }
         Content::Other(span) => {
-            item.sizes += found.measure_span(*span);
+            item.sizes += found.measure_around_media(*span);
             mix.push_digest(b'm', digest_value(found, *span));
         }
         Content::Null(_) | Content::Absent => {}

@@ -3,6 +3,7 @@
 pub(super) mod describe;
 mod guess;
 pub(super) mod indexing;
+pub(crate) mod media;
 pub(super) mod sealed;
 
 use bytes::Bytes;

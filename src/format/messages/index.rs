@@ -9,14 +9,11 @@ use std::collections::HashSet;
 use bytes::Bytes;
 use smallvec::{SmallVec, smallvec};
 
-use super::{
-    blocks::{BlocksContent, ContentBlockReader, ReadBlock},
-    encoded::measure_encoded,
-};
+use super::blocks::{BlocksContent, ContentBlockReader, ReadBlock};
 use crate::{
     conversation::{
-        Author, BlockKind, Content, Conversation, Field, Format, IndexError, Item, ItemPlace,
-        LinkKind, SharedEntry, annotation,
+        Author, Content, Conversation, Field, Format, IndexError, Item, ItemPlace, LinkKind,
+        SharedEntry, annotation,
     },
     format::{
         index::{
@@ -308,12 +305,8 @@ impl<'a> MessagesIndexer<'a> {
         Ok(())
     }
 
-    fn describe(&self, item: &mut Item) {
-        describe_item(&self.found, Role::from_author(item.author).tag, item);
-        for block in self.found.blocks_of(item) {
-            if item.author == Author::Model && block.kind == BlockKind::Opaque {
-                item.sizes -= measure_encoded(self.body, block.span);
-            }
-        }
+    fn describe(&mut self, item: &mut Item) {
+        let tag = Role::from_author(item.author).tag;
+        describe_item(&mut self.found, tag, item);
     }
 }

@@ -2,7 +2,6 @@
 
 pub mod answer;
 pub(super) mod blocks;
-mod encoded;
 pub(super) mod index;
 pub(super) mod markers;
 pub(super) mod request;

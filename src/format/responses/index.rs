@@ -129,7 +129,7 @@ impl<'a> ResponsesIndexer<'a> {
     /// Makes the instructions the first item.
     fn add_instructions(&mut self, text: JsonString) -> Result<(), IndexFailure> {
         let mut item = make_outside(Role::SYSTEM, text);
-        describe_item(&self.found, Role::SYSTEM.tag, &mut item);
+        describe_item(&mut self.found, Role::SYSTEM.tag, &mut item);
         for annotation in &mut self.found.annotations {
             annotation.message += 1;
         }
@@ -382,7 +382,7 @@ impl<'a> ResponsesIndexer<'a> {
     }
 
     fn add_item(&mut self, role: Role, mut item: Item) -> Result<(), IndexFailure> {
-        describe_item(&self.found, role.tag, &mut item);
+        describe_item(&mut self.found, role.tag, &mut item);
         self.found.items.push(item);
         check_item_count(&self.found, 0)
     }

@@ -72,7 +72,7 @@ pub(in crate::guard) fn weigh_user_line(
 ) -> u32 {
     let line = user_lines::excerpt_message(conversation, at, LINE_CHARS);
     let budget = LedgerBudget::from_tokens(0, *weights);
-    (budget.text_cost(&line) + budget.line_frame_cost()).ceil() as u32
+    budget.line_cost(&line).ceil() as u32
 }
 
 /// Raw tokens of what frames a ledger: `head` before it, and its fences.

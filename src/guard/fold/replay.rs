@@ -27,7 +27,7 @@ use self::{
     worth::VisibleWords,
 };
 use crate::{
-    conversation::units::{self, RequiredTail, UnitKind},
+    conversation::units::{self, RequiredTail, Unit, UnitKind},
     guard::{
         fold::{
             basis::CutBasis,
@@ -238,8 +238,10 @@ impl Replay<'_> {
             }
             self.add_unit(at, at < pinned, &mut now);
             let is_last = at + 1 == units.len();
-            // A request ends with anything but an answer; the last one as it is.
-            let asks = unit.kind != UnitKind::Assistant;
+            // A request ends with anything but an answer, and late results in a row came with one; the last one as it is.
+            let is_late = |unit: &Unit| unit.kind == UnitKind::Results;
+            let goes_on = is_late(unit) && units.get(at + 1).is_some_and(is_late);
+            let asks = unit.kind != UnitKind::Assistant && !goes_on;
             if at < from || !(asks || is_last) {
                 continue;
             }

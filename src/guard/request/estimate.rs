@@ -85,7 +85,9 @@ pub fn estimate_request(conversation: &Conversation, weights: &Weights) -> u32 {
 /// Raw tokens of the media of a message.
 pub fn estimate_media(conversation: &Conversation, message: &Item, weights: &Weights) -> u32 {
     let blocks = conversation.blocks_of(message).iter();
-    sum_tokens(blocks.map(|block| estimate_media_block(conversation, block, weights)))
+    let blocks = blocks.map(|block| estimate_media_block(conversation, block, weights));
+    let beside = conversation.media_of_other(message);
+    sum_tokens(blocks).saturating_add(images::estimate_media_list(conversation, beside, weights))
 }
 
 /// Raw tokens of what the model reads beside the messages, such as tool schemas, and of what a request costs by

@@ -107,7 +107,7 @@ fn a_message_between_two_thoughts_never_vanishes() {
     for window in WINDOWS {
         RESPONSES.check(body.as_bytes(), window, find_profile("openai").unwrap());
     }
-    let conversation = RESPONSES.read(body.as_bytes());
+    let conversation = RESPONSES.index(body.into());
     let settings = settings();
     let policy = make_policy(find_profile("openai").unwrap(), 8_000, &settings);
     let plan = guard::plan(&conversation, &policy, &SessionKnowledge::default());
@@ -138,7 +138,7 @@ fn output(id: &str, chars: usize) -> Value {
 /// Plans a conversation whose results the settings keep from being cleared.
 fn plan_kept_results(list: &[Value], window: u32, knowledge: &SessionKnowledge) -> (Plan, Value) {
     let body = json!({"input": list}).to_string();
-    let conversation = RESPONSES.read(body.as_bytes());
+    let conversation = RESPONSES.index(body.into());
     let mut settings = settings();
     settings.clear.exclude = vec!["read".into()];
     let policy = make_policy(find_profile("openai").unwrap(), window, &settings);
@@ -253,7 +253,7 @@ fn an_answer_of_a_round_s_reasoning_goes_where_a_course_begins_with_it() {
             vec![question.clone()],
         ];
         let body = json!({"input": list.concat()}).to_string();
-        let conversation = RESPONSES.read(body.as_bytes());
+        let conversation = RESPONSES.index(body.into());
         let settings = settings();
         let policy = make_policy(find_profile("openai").unwrap(), 64_000, &settings);
         let knowledge = SessionKnowledge {
@@ -314,5 +314,42 @@ fn time_is_linear_in_calls_that_wait() {
         let conversation = RESPONSES.index(format!(r#"{{"input":[{user},{list}]}}"#).into());
         let (_, _, explained) = explain_plan(&conversation, &policy, ExplainedModel::default());
         assert_eq!(explained.stands_back.map(|it| it.word), None);
+    }
+}
+
+/// The test takes minutes where each late output is weighed with all before it.
+#[test]
+fn time_is_linear_in_late_outputs() {
+    const CALLS: usize = 20_000;
+    let call = |at: usize| json!({"type": "function_call", "call_id": format!("c{at}"), "name": "read", "arguments": "{}"});
+    let output = |at: usize| json!({"type": "function_call_output", "call_id": format!("c{at}"), "output": format!("result {at} ").repeat(10)});
+    let says = |at: usize| json!({"role": "user", "content": format!("go on {at}")});
+    let together = |late: &mut dyn Iterator<Item = usize>| {
+        let mut input = vec![says(0)];
+        input.extend((0..CALLS).flat_map(|at| [call(at), says(at)]));
+        input.extend(late.map(output));
+        input
+    };
+    let one_later = (0..CALLS).flat_map(|at| {
+        let late = at.checked_sub(1).map(output);
+        [Some(call(at)), late, Some(says(at))].into_iter().flatten()
+    });
+    let mut rows = vec![
+        together(&mut (0..CALLS)),
+        together(&mut (0..CALLS).rev()),
+        one_later.collect(),
+    ];
+    rows[2].push(output(CALLS - 1));
+    for mut input in rows {
+        input.push(says(CALLS));
+        let body = json!({"model": "gpt-4o", "input": input}).to_string();
+        let conversation = RESPONSES.index(body.into());
+        for window in [32_000, 400_000] {
+            let settings = settings();
+            let profile = find_profile("openai").unwrap();
+            let policy = make_policy(profile, window, &settings);
+            let plan = guard::plan(&conversation, &policy, &SessionKnowledge::default());
+            assert!(plan.report.raw_after <= plan.report.raw_before);
+        }
     }
 }

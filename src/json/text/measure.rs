@@ -4,8 +4,13 @@
 //! has none, so a shift and a population count give the number of runs. An escape belongs to the class of its
 //! character: its second byte stands for it, and the backslash before belongs to no class.
 
-use super::{Character, Script, TextSizes, TextWalk};
-use crate::json::scan::block::{self, BLOCK, BlockMatcher, BlockReader, ClassBits, mark_escaped};
+use super::{Character, SCRIPTS, Script, TextSizes, TextWalk};
+use crate::json::scan::block::{
+    self, BLOCK, BlockMatcher, BlockReader, ClassBits, find_load, mark_escaped,
+};
+
+/// The most by which one letter adds to [`TextSizes::letter_load`].
+pub const MAX_LETTER_LOAD: u8 = 15;
 
 /// Counts the text between two quotes of JSON.
 pub fn measure_text(raw: &[u8]) -> TextSizes {
@@ -21,7 +26,13 @@ pub fn measure_plain(text: &str) -> TextSizes {
         escapes: false,
     });
     // Valid UTF-8 without escapes can always be counted.
-    counted.unwrap_or_default()
+    let mut sizes = counted.unwrap_or_default();
+    // In texts of JSON they are `\u` escapes, so that these come here too.
+    let controls = raw
+        .iter()
+        .filter(|byte| **byte < b' ' && !b"\t\n\r".contains(byte));
+    sizes.controls = controls.count() as u32;
+    sizes
 }
 
 /// Counts a JSON value as a model reads it: without the white space between its parts.
@@ -80,6 +91,7 @@ impl BlockReader for RunReader<'_> {
             before: ClassBits::default(),
             later_blanks: 0,
             third_consonants: 0,
+            escaped: 0,
             group_digits: 0,
         };
         let (blocks, tail) = self.raw.as_chunks::<BLOCK>();
@@ -94,6 +106,10 @@ impl BlockReader for RunReader<'_> {
         }
         if counter.escaping || counter.high && simdutf8::basic::from_utf8(self.raw).is_err() {
             return None;
+        }
+        if counter.high {
+            // In a loop of its own, since the one above is slower with this code in it.
+            counter.sizes.scripts = block::run_reader(WideReader { raw: self.raw });
         }
         Some(counter.sizes)
     }
@@ -110,6 +126,8 @@ struct RunCounter<'a> {
     before: ClassBits,
     later_blanks: u64,
     third_consonants: u64,
+    /// The escaped characters of the block before.
+    escaped: u64,
     /// Digits of the last group, where the block before ended with one; 0 for three.
     group_digits: u32,
 }
@@ -139,20 +157,23 @@ impl RunCounter<'_> {
             first = bits.backslashes & !escaped;
             chars &= !first;
             bits.line_ends = bits.line_ends & !escaped | ends;
+            for at in list_bits(escaped & bits.letters & !(tabs | ends)) {
+                bits.letter_load -= u32::from(find_load(block[at]));
+                // The backspace and the form feed.
+                self.sizes.controls += u32::from(matches!(block[at], b'b' | b'f'));
+            }
             bits.letters &= !escaped;
             bits.capitals &= !escaped;
             bits.consonants &= !escaped;
             bits.digits &= !escaped;
             bits.blanks = bits.blanks & !escaped | tabs;
         }
-        if bits.high != 0 {
-            self.high = true;
-            self.count_wide(map, block, from);
-        }
+        self.high |= bits.high != 0;
         let words = bits.letters | bits.digits;
         let marks = chars & !(words | bits.blanks | bits.line_ends | first);
         self.sizes.ascii += chars.count_ones();
-        self.count_letters(&bits);
+        self.count_letters(map, block, from, &bits, escaped);
+        self.escaped = escaped;
         let mark_runs = marks & !shift_one(marks, self.before.marks, escaped);
         self.sizes.mark_runs += mark_runs.count_ones();
         self.sizes.more_marks += (marks & !mark_runs).count_ones();
@@ -176,23 +197,52 @@ impl RunCounter<'_> {
     }
 
     #[inline(always)]
-    fn count_letters(&mut self, bits: &ClassBits) {
+    fn count_letters(
+        &mut self,
+        map: impl BlockMatcher,
+        block: &[u8; BLOCK],
+        from: usize,
+        bits: &ClassBits,
+        escaped: u64,
+    ) {
         let letters = bits.letters << 1 | self.before.letters >> 63;
         let high = bits.high << 1 | self.before.high >> 63;
         self.sizes.words += (bits.letters & !(letters | high)).count_ones();
         self.sizes.letters += bits.letters.count_ones();
+        self.sizes.letter_load += bits.letter_load;
         if bits.capitals != 0 {
             let capitals = bits.capitals << 1 | self.before.capitals >> 63;
             self.sizes.capital_starts += (bits.capitals & !letters).count_ones();
             self.sizes.humps += (bits.capitals & letters & !capitals).count_ones();
         }
+        let behind = |now: u64, before: u64, by: u32| now << by | before >> (64 - by);
         let (now, before) = (bits.consonants, self.before.consonants);
-        let third = now & (now << 1 | before >> 63) & (now << 2 | before >> 62);
-        let fifth = third & (third << 2 | self.third_consonants >> 62);
-        if fifth != 0 {
-            self.sizes.late_consonants += fifth.count_ones();
-        }
+        let third = now & behind(now, before, 1) & behind(now, before, 2);
+        let fifth = third & behind(third, self.third_consonants, 2);
         self.third_consonants = third;
+        let (vowels, vowels_before) = (bits.letters & !now, self.before.letters & !before);
+        let two = vowels & behind(vowels, vowels_before, 1) & behind(vowels, vowels_before, 2);
+        // Four in a row: no other letter repeats three.
+        let fourth = third & behind(now, before, 3) | two & behind(vowels, vowels_before, 3);
+        if fourth == 0 {
+            return;
+        }
+        let of_escapes = [1, 2, 3].map(|by| behind(escaped, self.escaped, by));
+        let repeats = bits.letters
+            & !(of_escapes[0] | of_escapes[1] | of_escapes[2])
+            & match_repeats::<1>(map, self.raw, block, from)
+            & match_repeats::<2>(map, self.raw, block, from)
+            & match_repeats::<3>(map, self.raw, block, from);
+        self.sizes.late_consonants += (fifth & !repeats).count_ones();
+        self.sizes.letters -= repeats.count_ones();
+        self.sizes.repeats += repeats.count_ones();
+        let mut rest = repeats;
+        while rest != 0 {
+            let letter = block[rest.trailing_zeros() as usize];
+            let same = rest & map.match_byte(block, letter);
+            self.sizes.letter_load -= u32::from(find_load(letter)) * same.count_ones();
+            rest &= !same;
+        }
     }
 
     #[inline(always)]
@@ -219,43 +269,19 @@ impl RunCounter<'_> {
         self.sizes.digit_groups += groups.count_ones();
         self.group_digits = (groups.leading_zeros() + 1) % 3;
     }
-
-    /// Counts the characters beyond ASCII that begin in a block.
-    #[inline(always)]
-    fn count_wide(&mut self, map: impl BlockMatcher, block: &[u8; BLOCK], from: usize) {
-        let above = |least| map.match_bytes_from(block, least);
-        let scripts = &mut self.sizes.scripts;
-        let mut add = |script, mask: u64| scripts[script as usize] += mask.count_ones();
-        let han = above(0xE4) & !above(0xEA);
-        add(Script::Han, han);
-        let mut others = above(0xC0) & !han;
-        if others.count_ones() > MANY_OTHERS {
-            let [two, greek, cyrillic, semitic, three, symbols] =
-                [0xC0, 0xCE, 0xD0, 0xD4, 0xE0, 0xE2].map(above);
-            add(Script::Latin, two & !greek);
-            add(Script::Greek, greek & !cyrillic);
-            add(Script::Cyrillic, cyrillic & !semitic);
-            add(Script::Semitic, semitic & !three);
-            add(Script::Indic, three & !symbols);
-            let hangul = above(0xEA) & !above(0xEE);
-            add(Script::Hangul, hangul);
-            let kana = above(0xE3) & !above(0xE4) & (above(0x81) & !above(0x84)) >> 1;
-            add(Script::Kana, kana);
-            others &= symbols & !(hangul | kana);
-        }
-        // These are few in most texts.
-        while others != 0 {
-            let at = from + others.trailing_zeros() as usize;
-            let second = self.raw.get(at + 1).copied().unwrap_or_default();
-            let script = Script::from_bytes(self.raw[at], second);
-            self.sizes.scripts[script as usize] += 1;
-            others &= others - 1;
-        }
-    }
 }
 
-/// Characters in a block from which on they are not counted one by one.
-const MANY_OTHERS: u32 = 4;
+/// The places of the bits of a mask.
+fn list_bits(mut mask: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let at = (mask != 0).then(|| mask.trailing_zeros() as usize);
+        mask &= mask.wrapping_sub(1);
+        at
+    })
+}
+
+/// Characters in a block up to which they are counted one by one.
+const FEW: u32 = 4;
 
 /// Marks the characters after those of a mask, given the mask of the block before. An escaped character has two bytes.
 #[inline(always)]
@@ -266,6 +292,120 @@ const fn shift_one(mask: u64, before: u64, escaped: u64) -> u64 {
     }
     let two = mask << 2 | before >> 62;
     one & !escaped | two & escaped
+}
+
+/// Marks the bytes of the block at `from` that are equal to the one `DISTANCE` before them.
+#[inline(always)]
+fn match_repeats<const DISTANCE: usize>(
+    map: impl BlockMatcher,
+    raw: &[u8],
+    block: &[u8; BLOCK],
+    from: usize,
+) -> u64 {
+    let mut repeats = map.match_repeats::<DISTANCE>(block);
+    if let Some(before) = from.checked_sub(DISTANCE) {
+        for at in 0..DISTANCE {
+            repeats |= u64::from(raw[before + at] == block[at]) << at;
+        }
+    }
+    repeats
+}
+
+/// Counts the characters beyond ASCII of valid UTF-8, by script. It passes blocks of ASCII by.
+struct WideReader<'a> {
+    raw: &'a [u8],
+}
+
+impl BlockReader for WideReader<'_> {
+    type Output = [u32; SCRIPTS];
+
+    #[inline(always)]
+    fn read_blocks(self, map: impl BlockMatcher) -> [u32; SCRIPTS] {
+        let mut scripts = [0; SCRIPTS];
+        let (blocks, tail) = self.raw.as_chunks::<BLOCK>();
+        for (at, block) in blocks.iter().enumerate() {
+            self.count_block(map, block, at * BLOCK, &mut scripts);
+        }
+        let mut last = [0; BLOCK];
+        last[..tail.len()].copy_from_slice(tail);
+        self.count_block(map, &last, blocks.len() * BLOCK, &mut scripts);
+        scripts
+    }
+}
+
+impl WideReader<'_> {
+    #[inline(always)]
+    fn count_block(
+        &self,
+        map: impl BlockMatcher,
+        block: &[u8; BLOCK],
+        from: usize,
+        scripts: &mut [u32; SCRIPTS],
+    ) {
+        let above = |least| map.match_bytes_from(block, least);
+        // The second bytes of characters, at the places of the first ones: that of the last place is in the next block.
+        let second_from = |least| above(least) >> 1;
+        const LAST: u64 = 1 << 63;
+        let mut rest = above(0xC0);
+        if rest == 0 {
+            return;
+        }
+        let (east, hangul) = (above(0xE4) & !LAST, above(0xEA));
+        if east & !hangul != 0 {
+            // The first of them are rarer ones.
+            let han = east & !hangul & (above(0xE5) | second_from(0xB8));
+            scripts[Script::Han as usize] += han.count_ones();
+            rest &= !han;
+        }
+        if east & hangul != 0 {
+            let [whole, others] = [0xEB, 0xEE].map(above);
+            let hangul = east & hangul & !others & (whole | second_from(0xB0));
+            scripts[Script::Hangul as usize] += hangul.count_ones();
+            rest &= !hangul;
+        }
+        let are_few = rest.count_ones() <= FEW;
+        while rest != 0 {
+            let at = rest.trailing_zeros() as usize;
+            let first = block[at];
+            let second = self.raw.get(from + at + 1).copied().unwrap_or_default();
+            let split = Script::second_script_from(first);
+            let like_first = if are_few {
+                0
+            } else {
+                map.match_byte(block, first)
+            };
+            // Those of the same script by their first bytes, if they are told by two.
+            let alike = match first {
+                _ if are_few => 0,
+                0xE0.. => like_first & map.match_byte(block, second) >> 1 & !LAST,
+                _ if split == 0x80 => like_first,
+                _ if second < split => like_first & !second_from(split) & !LAST,
+                _ => like_first & second_from(split) & !LAST,
+            };
+            let alike = alike & rest | 1 << at;
+            let script = Script::from_bytes(first, second);
+            let mut repeats = 0;
+            if let Some(repeated) = script.of_repeats() {
+                repeats = alike & self.match_repeated(map, block, from);
+                scripts[repeated as usize] += repeats.count_ones();
+            }
+            scripts[script as usize] += (alike & !repeats).count_ones();
+            rest &= !alike;
+        }
+    }
+
+    /// Marks the first bytes of characters of three bytes that repeat the character before.
+    #[inline(always)]
+    fn match_repeated(&self, map: impl BlockMatcher, block: &[u8; BLOCK], from: usize) -> u64 {
+        let equal = match_repeats::<3>(map, self.raw, block, from);
+        let within = equal & equal >> 1 & equal >> 2;
+        let repeats_last = |at: &usize| {
+            let last = self.raw.get((from + at).wrapping_sub(3)..from + at + 3);
+            last.is_some_and(|last| last[..3] == last[3..])
+        };
+        let over_the_end = [BLOCK - 2, BLOCK - 1].into_iter().filter(repeats_last);
+        over_the_end.fold(within, |bits, at| bits | 1 << at)
+    }
 }
 
 #[cfg(test)]

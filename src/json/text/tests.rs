@@ -39,7 +39,21 @@ fn characters_are_counted_by_script() {
     ] {
         let sizes = measure_text(raw);
         assert_eq!((sizes.ascii, sizes.words, sizes.letters), (3, 1, 3));
-        assert_eq!(sizes.scripts, [1, 1, 1, 0, 0, 1, 4, 1, 2, 2, 1]);
+        use Script::*;
+        for (script, count) in [
+            (Latin, 1),
+            (Greek, 1),
+            (Cyrillic, 1),
+            (Symbols, 1),
+            (Kana, 4),
+            (CjkMarks, 1),
+            (Han, 2),
+            (Hangul, 2),
+            (Emoji, 1),
+        ] {
+            assert_eq!(sizes.script(script), count, "{script:?}");
+        }
+        assert_eq!(sizes.total_chars(), 3 + 14);
     }
 }
 

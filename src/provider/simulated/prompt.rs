@@ -106,11 +106,16 @@ impl SimulatedPrompt {
             Value::Array(list) => list.iter().for_each(|element| self.add_value(element)),
             Value::Object(members) => {
                 let kind = value["type"].as_str();
-                if kind.is_some_and(|kind| kind.contains("image")) {
+                let source = &value["source"];
+                let is_medium = ["base64", "url", "file"]
+                    .map(Value::from)
+                    .contains(&source["type"]);
+                if is_medium || kind.is_some_and(|kind| kind.contains("image")) {
                     return self.add_piece(&value.to_string(), IMAGE);
                 }
                 for (key, member) in members {
                     match key.as_str() {
+                        "source" if member["type"] == "content" => self.add_value(member),
                         "input" | "source" => self.add_text(&member.to_string()),
                         key if READ_MEMBERS.split(' ').any(|name| name == key) => {
                             self.add_value(member);
@@ -229,6 +234,13 @@ mod tests {
         let image = json!({"role": "user", "content": [{"type": "image_url",
             "image_url": {"url": format!("data:image/png;base64,{}", "A".repeat(40_000))}}]});
         assert!((700..900).contains(&count(image)));
+        let source = json!({"type": "base64", "data": "A".repeat(40_000)});
+        let inside = json!({"type": "content", "content": [{"type": "image", "source": source}]});
+        for source in [source, inside] {
+            let document =
+                json!({"role": "user", "content": [{"type": "document", "source": source}]});
+            assert!((700..900).contains(&count(document)));
+        }
         let call = json!({"type": "tool_use", "name": "read", "input": {"path": "hull"}});
         assert!(count(call) > PER_MESSAGE + PRIMING + 5);
     }

@@ -228,7 +228,7 @@ impl Fallbacks {
             let (followed, compaction) = request.followed_conversation().zip(compaction)?;
             let home = home.as_ref().unwrap_or(target);
             let plan = || plan_request(followed, target, home, compaction);
-            Some(run_beside_tasks(request.parsed.bytes.len(), plan))
+            Some(run_beside_tasks(followed.conversation.work_bytes(), plan))
         };
         let mut planned = plan(&target, compaction);
         if let Some(smaller_plan) = &planned

@@ -40,6 +40,7 @@ use crate::{
     conversation::Conversation,
     guard::{self, Plan, Policy, SessionKnowledge},
     health::{HealthLevel, limits::HealthLimits},
+    http::tasks::run_beside_tasks,
     provider::Target,
     proxy::{
         App, FollowedConversation, GuardMode, SessionContext,
@@ -51,6 +52,18 @@ use crate::{
     telemetry::trace::OpenSpan,
     unix_time::unix_ms_now,
 };
+
+/// How often one lookup goes through a conversation, as work to plan with it: each decodes and searches all that was left out.
+const RECALL_WORK: usize = 8;
+
+/// Runs what takes the longer, the larger the conversation is. `times`: how often that is gone through.
+pub(super) fn run_planning<T>(
+    followed: FollowedConversation<'_>,
+    times: usize,
+    work: impl FnOnce() -> T,
+) -> T {
+    run_beside_tasks(followed.conversation.work_bytes() * times, work)
+}
 
 /// Begins the guard's span in a trace, which ends when it is dropped.
 fn begin_planning(session: &SessionContext) -> (OpenSpan, Instant) {
@@ -133,7 +146,10 @@ pub fn plan_next_round(
         policy: &policy,
         left_out: &planned.plan.memory.list_left_out(),
     };
-    planned.recovery.execute_tool_round(&source, said);
+    let lookups = RECALL_WORK * said.proxy_calls.len();
+    run_planning(followed, lookups, || {
+        planned.recovery.execute_tool_round(&source, said);
+    });
     // The round before has filled the cache, and its cuts stay. Its memory knows which reasoning it left out.
     planned.knowledge.is_cold = false;
     planned.knowledge.leaves_out_reasoning = false;
@@ -160,7 +176,10 @@ pub fn finish_answer(
         policy: &guard_policy(&followed.session.app, &target),
         left_out: &planned.plan.memory.list_left_out(),
     };
-    planned.recovery.finish_answer(&source, last, before);
+    let lookups = RECALL_WORK * last.proxy_calls.len();
+    run_planning(followed, lookups, || {
+        planned.recovery.finish_answer(&source, last, before);
+    });
     let RecallCount { found, missed } = planned.recovery.recalls;
     if found + missed > 0 {
         let session = followed.session.inherited.session;

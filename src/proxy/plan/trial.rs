@@ -1,6 +1,6 @@
 //! Which of the proxy's additions go out with a request: as many as fit.
 
-use super::PlannedRequest;
+use super::{PlannedRequest, run_planning};
 use crate::{
     guard::{self, Plan, StandBackReason, injections::Injections},
     proxy::{
@@ -60,7 +60,8 @@ pub(super) fn find_best_trial(
             summary: summary.filter(|_| keeps_summary),
             ..recovery.collect_injections(followed.conversation)
         };
-        let plan = guard::plan(followed.conversation, &policy, &recall);
+        let plan = || guard::plan(followed.conversation, &policy, &recall);
+        let plan = run_planning(followed, 1, plan);
         let rank = match plan.report.stood_back {
             Some(StandBackReason::Unsound(broken)) => {
                 fault.get_or_insert(broken);

@@ -30,6 +30,8 @@ const MAX_ARGUMENT_BYTES: usize = 24 << 10;
 pub struct BilledTokens {
     pub prompt_tokens: u32,
     pub completion_tokens: u32,
+    /// The completion tokens of the one call that had the most: a call is one answer to the provider.
+    pub largest_answer: u32,
 }
 
 impl BilledTokens {
@@ -38,6 +40,7 @@ impl BilledTokens {
         self.prompt_tokens = self.prompt_tokens.saturating_add(usage.prompt_tokens);
         let completion = usage.completion_tokens.unwrap_or(0);
         self.completion_tokens = self.completion_tokens.saturating_add(completion);
+        self.largest_answer = self.largest_answer.max(completion);
     }
 }
 
@@ -208,5 +211,31 @@ impl RecoveryStep {
     /// Tokens of all calls to the provider, if there was more than one.
     pub fn billed_tokens(&self) -> Option<BilledTokens> {
         (self.rounds > 0).then_some(self.billed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_several_calls_the_largest_answer_is_one_of_them() {
+        let usage = |completion| Usage {
+            prompt_tokens: 100,
+            completion_tokens: completion,
+            cached_tokens: None,
+            cache_written_tokens: None,
+        };
+        let mut billed = BilledTokens::default();
+        for completion in [Some(2_000), Some(7_000), None, Some(6_000)] {
+            billed.add_usage(Some(usage(completion)));
+        }
+        billed.add_usage(None);
+        let expected = BilledTokens {
+            prompt_tokens: 400,
+            completion_tokens: 15_000,
+            largest_answer: 7_000,
+        };
+        assert_eq!(billed, expected);
     }
 }

@@ -59,13 +59,17 @@ pub(super) fn build_next_state(
     state.sample = sample_prompt(planned, response);
     state.prompt_tokens = reported;
     state.completion_tokens = usage.and_then(|usage| usage.completion_tokens);
-    let answer_tokens = state.completion_tokens.unwrap_or(0);
+    let billed = planned.recovery.billed_tokens();
+    // What the client got may be several answers of the provider, for each of which tokens are kept free anew.
+    let answer_tokens = match billed {
+        Some(billed) => billed.largest_answer,
+        None => state.completion_tokens.unwrap_or(0),
+    };
     state.largest_answer = state.largest_answer.max(answer_tokens);
     state.cap_was_hit |= response.cut_off
         && planned.mode == GuardMode::Guard
         && fills_lowered_cap(planned, answer_tokens);
     state.cached_tokens = usage.and_then(|usage| usage.cached_tokens);
-    let billed = planned.recovery.billed_tokens();
     state.billed_prompt_tokens = billed.map(|billed| billed.prompt_tokens).or(reported);
     let billed_completion = billed.map(|billed| billed.completion_tokens);
     state.billed_completion_tokens = billed_completion.or(state.completion_tokens);

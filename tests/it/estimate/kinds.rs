@@ -87,7 +87,7 @@ const COUNTS: &[(&str, [u32; 8])] = &[
     ("emoji", [1751, 2644, 2456, 1913, 1587, 3482, 1815, 1392]),
 ];
 
-fn weigh(model: &str, text: &str) -> f64 {
+pub(super) fn weigh(model: &str, text: &str) -> f64 {
     let profile = find_profile("template").unwrap();
     Weights::new(find_token_rule(model, profile), profile, None).plain_weight(text)
 }

@@ -66,6 +66,7 @@ pub(super) struct ChatAnswerReader<'a> {
 impl<'a> ChatAnswerReader<'a> {
     /// Reads the value of a `usage`; skips what is not an object.
     fn read_usage(&mut self, scan: &mut JsonScanner<'_>) -> ReadResult {
+        self.answer.has_usage |= scan.peek() != Some(b'n');
         let report = usage::read_usage(self.json, scan)?;
         self.answer.events.extend(report.map(AnswerEvent::Usage));
         Ok(())

@@ -77,7 +77,7 @@ impl<'a> Indexer<'a> {
         let annotations = &mut self.found.annotations;
         annotation::find_annotations(self.body, item.span, at, None, annotations)?;
         annotations[first_annotation..].sort_by_key(|annotation| annotation.span.start);
-        describe_item(&self.found, item.author as u8, &mut item);
+        describe_item(&mut self.found, item.author as u8, &mut item);
         self.found.items.push(item);
         Ok(())
     }

@@ -53,9 +53,14 @@ impl LedgerBudget {
         }
     }
 
-    /// The cost of a dash, a blank and a line end around a line.
+    /// The usual cost of a dash, a blank and a line end around a line.
     pub(super) fn line_frame_cost(&self) -> f64 {
-        self.text_cost("- \n")
+        self.line_cost("a") - self.text_cost("a")
+    }
+
+    /// The cost of a line with its dash and its end.
+    pub(super) fn line_cost(&self, line: &str) -> f64 {
+        self.text_cost(&format!("- {line}\n"))
     }
 
     /// A section with as many of the newest lines as fit into `room` and into what is left, oldest first.
@@ -68,7 +73,7 @@ impl LedgerBudget {
         let mut left = room.min(self.remaining_room()) - self.fence_cost(title);
         let mut lines = Vec::new();
         for line in newest_first {
-            left -= self.text_cost(&line) + self.line_frame_cost();
+            left -= self.line_cost(&line);
             if left < 0.0 {
                 break;
             }

@@ -110,7 +110,7 @@ fn lines_of_the_user_get_shorter_before_any_is_dropped() {
     assert!(few[0].starts_with("- wish 0: ") && few[1] == "- …");
     for (back, line) in few[2..].iter().rev().enumerate() {
         assert!(
-            line.starts_with(&format!("- wish {}: ", 59 - back)),
+            line.starts_with(&format!("- wish {}:", 59 - back)),
             "{few:?}"
         );
     }

@@ -1,15 +1,18 @@
 //! Raw tokens of images and of other media.
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-
-use super::{Weights, round_up_tokens};
+use super::{Weights, round_up_tokens, sum_tokens};
 use crate::{
     config::profile::ImageRule,
-    conversation::{Block, BlockKind, Conversation},
+    conversation::{Block, BlockKind, Conversation, Medium, MediumKind},
+    json::text::decode_base64,
 };
 
-/// An image of unknown size. Also audio, video and files, whose tokens do not follow from their bytes.
+/// An image of unknown size, or a page. Also the least of audio, video and files.
 const MEDIA_TOKENS: u32 = 1_700;
+/// Pages that count of one document: Anthropic takes no more in windows of 200,000 tokens. No medium counts for more.
+const MOST_PAGES: u32 = 100;
+/// Bytes of sound, video and unknown data for a token: of compressed ones, a second has some 10,000 bytes and 10 to 32 tokens.
+const DATA_BYTES_PER_TOKEN: usize = 500;
 /// An image in low detail.
 const LOW_DETAIL_TOKENS: u32 = 85;
 /// How much of an image is decoded to find its size.
@@ -17,18 +20,61 @@ const IMAGE_HEAD_BYTES: usize = 24 * 1024;
 /// The most patches of 32 pixels to which OpenAI scales an image.
 const MOST_PATCHES: f64 = 1_536.0;
 
-/// Raw tokens of an image or another medium; 0 for other blocks.
-pub fn estimate_media_block(conversation: &Conversation, part: &Block, weights: &Weights) -> u32 {
-    match (part.kind, weights.images) {
+/// Raw tokens of the media in a block; 0 for a block without any.
+pub fn estimate_media_block(conversation: &Conversation, block: &Block, weights: &Weights) -> u32 {
+    let inside = || conversation.media_in(block.span);
+    match (block.kind, weights.images) {
         (BlockKind::Image { low: true, .. }, ImageRule::Tiles) => LOW_DETAIL_TOKENS,
         (BlockKind::Image { .. }, ImageRule::Once(tokens)) => tokens.into(),
         (BlockKind::Image { url: Some(url), .. }, rule) => {
             estimate_image(conversation.raw_bytes(url), rule)
         }
-        (BlockKind::Image { .. } | BlockKind::Media, _) => MEDIA_TOKENS,
-        (BlockKind::Text(_) | BlockKind::Call | BlockKind::Reasoning(_) | BlockKind::Opaque, _) => {
-            0
+        (BlockKind::Image { .. } | BlockKind::Media, _) => {
+            let tokens = estimate_media_list(conversation, inside(), weights);
+            // Its data may lie elsewhere, such as behind the id of a file.
+            let is_elsewhere = inside().iter().all(|it| !it.is_medium());
+            tokens.saturating_add(if is_elsewhere { MEDIA_TOKENS } else { 0 })
         }
+        (BlockKind::Opaque, _) => estimate_media_list(conversation, inside(), weights),
+        (BlockKind::Text(_) | BlockKind::Call | BlockKind::Reasoning(_), _) => 0,
+    }
+}
+
+/// Raw tokens of media, without the text around them.
+pub(super) fn estimate_media_list(
+    conversation: &Conversation,
+    media: &[Medium],
+    weights: &Weights,
+) -> u32 {
+    sum_tokens(
+        media
+            .iter()
+            .map(|medium| match (&medium.kind, weights.images) {
+                (MediumKind::Text(sizes) | MediumKind::Beside(sizes), _) => {
+                    weights.count_text_tokens(sizes)
+                }
+                (MediumKind::Image, rule) => {
+                    estimate_image(conversation.span_bytes(medium.span), rule)
+                }
+                (MediumKind::Pages(pages), rule) => {
+                    u32::from(*pages).min(MOST_PAGES) * page_tokens(rule)
+                }
+                (MediumKind::Data, _) => {
+                    let bytes = medium.span.len() * 3 / 4;
+                    let tokens = u32::try_from(bytes / DATA_BYTES_PER_TOKEN).unwrap_or(u32::MAX);
+                    tokens.clamp(MEDIA_TOKENS, MOST_PAGES * MEDIA_TOKENS)
+                }
+            }),
+    )
+}
+
+/// Raw tokens of a page of a document: its image, and its text where that is read beside the image. Google documents 258 for
+/// a page before Gemini 3, and half of an image's tokens since.
+const fn page_tokens(rule: ImageRule) -> u32 {
+    match rule {
+        ImageRule::Flat => 258,
+        ImageRule::Once(tokens) => tokens as u32 / 2,
+        _ => MEDIA_TOKENS,
     }
 }
 
@@ -69,21 +115,22 @@ fn read_image_size(url: &[u8]) -> Option<(f64, f64)> {
     let data = match memchr::memchr(b',', url.get(..100.min(url.len()))?) {
         Some(comma) => {
             let (kind, data) = url.split_at(comma);
-            if !kind.starts_with(b"data:image/") || !kind.ends_with(b";base64") {
+            if !kind.starts_with(b"data:image") || !kind.ends_with(b";base64") {
                 return None;
             }
             &data[1..]
         }
         None => url,
     };
-    let head = &data[..data.len().min(IMAGE_HEAD_BYTES * 4 / 3)];
-    let head = &head[..head.len() / 4 * 4];
-    let size = imagesize::blob_size(&STANDARD.decode(head).ok()?).ok()?;
+    let head = decode_base64(data, IMAGE_HEAD_BYTES * 4 / 3)?;
+    let size = imagesize::blob_size(&head).ok()?;
     (size.width > 0 && size.height > 0).then_some((size.width as f64, size.height as f64))
 }
 
 #[cfg(test)]
 mod tests {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+
     use super::*;
 
     #[test]

@@ -79,8 +79,28 @@ impl Weights {
     pub fn max_char_weight(&self) -> f64 {
         let family = self.rule.family;
         let factor = u64::from(self.rule.factor) * HUNDREDTHS;
-        let [_, letter, _, _, _, _, run, group, digit, wide, lone, late] = family.ascii;
-        let heaviest = (letter + late).max(run + group + digit).max(wide + lone);
+        let [
+            _,
+            letter,
+            _,
+            _,
+            mark,
+            _,
+            run,
+            group,
+            digit,
+            wide,
+            lone,
+            late,
+            control,
+            _,
+            load,
+        ] = family.ascii;
+        let letter = letter + late + load * u16::from(text::MAX_LETTER_LOAD);
+        let heaviest = letter
+            .max(run + group + digit)
+            .max(wide + lone)
+            .max(mark + control);
         let ascii = self.ascii.unwrap_or(u64::from(heaviest) * factor);
         let scripts = family.scripts.into_iter().fold(0, u16::max);
         ascii.max(u64::from(scripts) * factor) as f64 / TOKEN as f64
@@ -140,7 +160,7 @@ mod tests {
     fn the_examples_of_the_estimator() {
         let weigh = |text: &str| weights("gpt-4o", None).plain_weight(text);
         assert_eq!(weigh("id=deadbeef0123 sha=QmFzZTY0 12:30:05.123456"), 24.3);
-        assert_eq!(weigh("你好，世界。今天 3 度"), 10.45);
+        assert_eq!(weigh("你好，世界。今天 3 度"), 10.76);
     }
 
     #[test]
@@ -150,14 +170,14 @@ mod tests {
         assert_eq!(weigh("qwen3", "12345"), 5.18);
         assert_eq!(weigh("deepseek-chat", "one, two"), 2.81);
         assert_eq!(weigh("gpt-4o", "one, two"), 2.65);
-        assert_eq!(weigh("claude-sonnet-4", "one, two 中"), 3.749);
+        assert_eq!(weigh("claude-sonnet-4", "one, two 中"), 3.8755);
     }
 
     #[test]
     fn the_setting_holds_for_ascii_alone() {
         let weights = weights("gpt-4o", Some(4.0));
-        assert_eq!(weights.plain_weight("12345678 中"), 9.0 / 4.0 + 0.61);
-        assert_eq!(weights.max_char_weight(), 3.04);
+        assert_eq!(weights.plain_weight("12345678 中"), 2.97);
+        assert_eq!(weights.max_char_weight(), 3.84);
     }
 
     #[test]

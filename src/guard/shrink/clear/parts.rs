@@ -59,7 +59,8 @@ pub(super) fn clear_result(view: RequestView<'_>, at: usize) -> Option<ClearedFo
                         with
                     }
                     BlockKind::Call | BlockKind::Reasoning(_) | BlockKind::Opaque => {
-                        sizes += text::measure_text(conversation.span_bytes(part.span));
+                        sizes += conversation.measure_around_media(part.span);
+                        media = media.saturating_add(view.weigh_media(part));
                         continue;
                     }
                     BlockKind::Image { .. } | BlockKind::Media if part.marked => {

@@ -1,7 +1,10 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::json::scan::block::Bytewise;
+use crate::json::{
+    scan::block::{Bytewise, LETTER_LOADS},
+    text::sizes::SCRIPT_ENDS,
+};
 
 /// The class of a character; the reference has its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,21 +28,10 @@ fn classify(c: char) -> Class {
     }
 }
 
-/// The column of the table in `estimating.md`, by code point.
-fn column(c: char) -> usize {
-    match c as u32 {
-        0x80..=0x37F => 0,
-        0x380..=0x3FF => 1,
-        0x400..=0x4FF => 2,
-        0x500..=0x7FF => 3,
-        0x800..=0x1FFF => 4,
-        0x2000..=0x2FFF => 5,
-        0x3040..=0x30FF => 6,
-        0x3000..=0x3FFF | 0xE000..=0xFFFF => 7,
-        0x4000..=0x9FFF => 8,
-        0xA000..=0xDFFF => 9,
-        _ => 10,
-    }
+/// The script of a character, by its code point alone.
+fn script_of(c: char) -> Script {
+    let mut ends = SCRIPT_ENDS.iter();
+    ends.find(|(end, _)| (c as u32) < *end).unwrap().1
 }
 
 /// The reference: one character after the other, with what came before it.
@@ -47,20 +39,31 @@ fn count_chars(text: &str) -> TextSizes {
     let mut sizes = TextSizes::default();
     let mut before = None;
     let (mut blanks, mut consonants, mut digits) = (0, 0, 0);
-    let mut small = false;
+    let (mut small, mut same, mut last) = (false, 0, None);
     for c in text.chars() {
+        // How many characters before it are the same.
+        same = if last == Some(c) { same + 1 } else { 0 };
+        last = Some(c);
         let class = classify(c);
         let first = before != Some(class);
         blanks = if class == Class::Blank { blanks + 1 } else { 0 };
         digits = if class == Class::Digit { digits + 1 } else { 0 };
         let consonant = class == Class::Letter && !"aeiouyAEIOUY".contains(c);
         consonants = if consonant { consonants + 1 } else { 0 };
-        if consonants >= 5 {
+        if consonants >= 5 && same < 3 {
             sizes.late_consonants += 1;
+        }
+        if class == Class::Mark && c < ' ' {
+            sizes.controls += 1;
         }
         match class {
             Class::Letter => {
-                sizes.letters += 1;
+                sizes.repeats += u32::from(same >= 3);
+                sizes.letters += u32::from(same < 3);
+                if same < 3 {
+                    let letter = c.to_ascii_lowercase() as usize - 'a' as usize;
+                    sizes.letter_load += u32::from(LETTER_LOADS[letter]);
+                }
                 sizes.words += u32::from(first && before != Some(Class::Wide));
                 sizes.capital_starts += u32::from(first && c.is_uppercase());
                 sizes.humps += u32::from(small && c.is_uppercase());
@@ -78,7 +81,11 @@ fn count_chars(text: &str) -> TextSizes {
                 let is_behind_word = matches!(before, Some(Class::Letter | Class::Digit));
                 sizes.lone_blanks += u32::from(is_behind_word);
             }
-            Class::Wide => sizes.scripts[column(c)] += 1,
+            Class::Wide => {
+                let script = script_of(c);
+                let repeated = script.of_repeats().filter(|_| same > 0);
+                sizes.scripts[repeated.unwrap_or(script) as usize] += 1;
+            }
         }
         sizes.ascii += u32::from(class != Class::Wide);
         before = Some(class);
@@ -117,6 +124,38 @@ fn the_examples_of_the_estimator() {
 }
 
 #[test]
+fn every_character_has_the_script_of_its_first_two_bytes() {
+    for c in ('\u{80}'..=char::MAX).step_by(7) {
+        let (mut sizes, text) = (measure_plain(&c.to_string()), format!("{c}{c} {c}"));
+        assert_eq!(sizes.script(script_of(c)), 1, "{c:?}");
+        sizes += measure_plain(&format!("{c}{c}"));
+        assert_eq!(measure_plain(&text).scripts, sizes.scripts, "{c:?}");
+    }
+}
+
+#[test]
+fn repeats_and_controls_are_told_apart() {
+    let sizes = measure_plain("xxxxxxxx aaaa AAAb \u{1b}[31mred");
+    assert_eq!((sizes.repeats, sizes.letters), (5 + 1, 3 + 3 + 4 + 4));
+    assert_eq!((sizes.late_consonants, sizes.controls), (0, 1));
+    let sizes = measure_plain(&format!("┌{}┬{}┐\n█░░░", "─".repeat(40), "─".repeat(3)));
+    assert_eq!(
+        (
+            sizes.script(Script::Lines),
+            sizes.script(Script::LineRepeats)
+        ),
+        (5, 41)
+    );
+    assert_eq!(
+        (
+            sizes.script(Script::Blocks),
+            sizes.script(Script::BlockRepeats)
+        ),
+        (2, 2)
+    );
+}
+
+#[test]
 fn an_escape_is_one_character_of_its_class() {
     let sizes = measure_text(br#"\t\ta\n\n \"\\\"b\t \t\/\b"#);
     assert_eq!((sizes.wide_blanks, sizes.words), (2, 2));
@@ -143,6 +182,8 @@ fn text() -> impl Strategy<Value = Vec<u8>> {
         2 => "[ \t\r\n]{0,9}".prop_map(String::into_bytes),
         2 => "\\PC{0,30}".prop_map(String::into_bytes),
         2 => "[\u{80}-\u{37F}\u{380}-\u{4FF}\u{500}-\u{7FF}\u{800}-\u{1FFF}\u{2000}-\u{303F}a]{0,40}".prop_map(String::into_bytes),
+        2 => "[─│├█▓░═a]{1,3}─{0,90}█{0,9}[─x]{0,70}[^a]x{0,140}".prop_map(String::into_bytes),
+        1 => "(\\\\[nrtbf]|n|n|t|t|b|f|ff|nnn){0,60}[\u{0}-\u{20}]{0,5}".prop_map(|it: String| serde_json::Value::from(it).to_string().into_bytes()[1..].to_vec()),
         2 => "[\u{3040}-\u{3100}\u{3FF0}-\u{4010}\u{9FF0}-\u{A010}\u{D700}-\u{D7FF}\u{E000}-\u{FFFF}\u{FFFF}-\u{1000F}]{0,40}".prop_map(String::into_bytes),
         1 => "(\\\\u[0-9a-fA-F]{4}){0,20}".prop_map(String::into_bytes),
         3 => "(\\\\[nrtbf\"/\\\\]|a| |\\.|5|é){0,30}".prop_map(String::into_bytes),
@@ -163,9 +204,16 @@ proptest! {
     fn blocks_count_like_a_walk_by_character(raw in text(), shift in 0usize..64) {
         let raw: Vec<u8> = std::iter::repeat_n(b'a', shift).chain(raw).collect();
         let expected = count_chars(&decode(&raw));
-        prop_assert_eq!(measure_text(&raw), expected);
+        // Control characters must be escaped in JSON; others are only marks there.
+        let is_control = |byte: &u8| *byte < b' ' && !b"\t\n\r".contains(byte);
+        let of_json = match raw.iter().any(is_control) {
+            true => None,
+            false => Some(expected),
+        };
+        let measured = measure_text(&raw);
+        prop_assert_eq!(measured, of_json.unwrap_or(TextSizes { controls: measured.controls, ..expected }));
         let bytewise = RunReader { raw: &raw, escapes: true }.read_blocks(Bytewise);
-        prop_assert_eq!(bytewise.unwrap_or(expected), expected);
+        prop_assert_eq!(bytewise.unwrap_or(measured), measured);
         let decoded = decode(&raw);
         prop_assert_eq!(measure_plain(&decoded), expected);
         prop_assert_eq!(measure_decoded(&raw), expected);

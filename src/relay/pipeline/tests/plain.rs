@@ -75,6 +75,23 @@ fn only_the_injected_usage_chunk_is_removed() {
         assert!(summary.is_complete());
         check_every_cut(&all, false, &all);
     }
+    // One that cannot be read is no more asked for.
+    for usage in [
+        "{}",
+        r#"{"prompt_tokens":"7","completion_tokens":-2}"#,
+        r#"{"input":{"tokens":7}}"#,
+        r#""seven""#,
+        "[7,2]",
+        "7",
+    ] {
+        let chunk = format!("data: {{\"choices\":[],\"usage\":{usage}}}\n\n");
+        let all = format!("{TEXT}{FINISH}{chunk}{DONE}");
+        let summary = check_every_cut(&all, true, &all.replace(&chunk, ""));
+        assert_eq!(summary.usage, None, "{usage}");
+        check_every_cut(&all, false, &all);
+    }
+    let none = format!("{TEXT}data: {{\"choices\":[],\"usage\":null}}\n\n{FINISH}{DONE}");
+    check_every_cut(&none, true, &none);
     let last = USAGE.trim_end();
     check_every_cut(
         &format!("{TEXT}{FINISH}{last}"),

@@ -13,6 +13,7 @@ pub(crate) mod random;
 mod scene;
 mod shape;
 mod things;
+pub(crate) mod tongues;
 mod words;
 mod write;
 
