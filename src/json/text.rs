@@ -12,7 +12,7 @@ mod sizes;
 pub use self::{
     base64::decode_base64,
     digest::{TextDigester, digest_text, measure_and_digest},
-    measure::{MAX_LETTER_LOAD, measure_json, measure_plain, measure_text},
+    measure::{measure_json, measure_plain, measure_text},
     sizes::{ASCII_COUNTS, SCRIPTS, Script, TextSizes},
 };
 

@@ -12,7 +12,7 @@ use super::profile::{ImageRule, Profile};
 pub struct TokenFamily {
     pub name: &'static str,
     /// Of ASCII text, in the order of `json::text::TextSizes::ascii_counts`.
-    pub ascii: [u16; 15],
+    pub ascii: [u16; 14],
     /// A character by script, in the order of `json::text::Script`.
     pub scripts: [u16; 32],
 }

@@ -20,8 +20,6 @@ fn prose_sizes(chars: usize) -> TextSizes {
         ascii: chars,
         words,
         letters: words * 5,
-        // Of the letters of English.
-        letter_load: words * 5,
         mark_runs: words / 6,
         ..TextSizes::default()
     }

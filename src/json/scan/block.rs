@@ -21,8 +21,6 @@ pub(in crate::json) struct ClassBits {
     pub(in crate::json) capitals: u64,
     /// Letters but a, e, i, o, u, y.
     pub(in crate::json) consonants: u64,
-    /// The sum of [`LETTER_LOADS`].
-    pub(in crate::json) letter_load: u32,
     pub(in crate::json) digits: u64,
     /// Spaces and tabs.
     pub(in crate::json) blanks: u64,
@@ -31,18 +29,6 @@ pub(in crate::json) struct ClassBits {
     pub(in crate::json) high: u64,
     /// All other bytes. Left to the reader, who knows the escapes.
     pub(in crate::json) marks: u64,
-}
-
-/// How much rarer each letter is in English and code than in languages of which vocabularies know few words: what a
-/// fit of November 2026 adds for it, against o200k and texts in 500 languages, in units that the weight of a family turns
-/// into tokens. Letters of escapes have none.
-pub(in crate::json) const LETTER_LOADS: [u8; 26] = [
-    5, 0, 0, 7, 0, 0, 3, 0, 0, 15, 12, 0, 3, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 3, 0, 13,
-];
-
-/// The load of an ASCII letter.
-pub(in crate::json) const fn find_load(letter: u8) -> u8 {
-    LETTER_LOADS[((letter | 0x20) - b'a') as usize]
 }
 
 /// How the bitmaps of a block are made.
@@ -203,15 +189,12 @@ pub(in crate::json) const fn mark_escaped(backslashes: u64, escaping: &mut bool)
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use std::arch::x86_64::{
-        __m256i, _mm_add_epi64, _mm_cvtsi128_si32, _mm_loadu_si128, _mm_unpackhi_epi64,
-        _mm256_add_epi8, _mm256_and_si256, _mm256_blendv_epi8, _mm256_broadcastsi128_si256,
-        _mm256_castsi256_si128, _mm256_cmpeq_epi8, _mm256_extracti128_si256, _mm256_loadu_si256,
-        _mm256_max_epu8, _mm256_min_epu8, _mm256_movemask_epi8, _mm256_or_si256, _mm256_sad_epu8,
-        _mm256_set1_epi8, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_slli_epi16,
-        _mm256_sub_epi8,
+        __m256i, _mm_loadu_si128, _mm256_broadcastsi128_si256, _mm256_cmpeq_epi8,
+        _mm256_loadu_si256, _mm256_max_epu8, _mm256_min_epu8, _mm256_movemask_epi8,
+        _mm256_or_si256, _mm256_set1_epi8, _mm256_shuffle_epi8, _mm256_slli_epi16, _mm256_sub_epi8,
     };
 
-    use super::{BLOCK, BlockBits, BlockMatcher, BlockReader, ClassBits, LETTER_LOADS};
+    use super::{BLOCK, BlockBits, BlockMatcher, BlockReader, ClassBits};
 
     /// Exists only inside of [`run_reader`], where the machine has AVX2.
     #[derive(Clone, Copy)]
@@ -270,53 +253,31 @@ mod avx2 {
     const WHITE: [u8; 16] = [
         b' ', 0, 0, 0, 0, 0, 0, 0, 0, b'\t', b'\n', 0, 0, b'\r', 0, 0,
     ];
-    /// Of the bytes 0x60 to 0x6F and 0x70 to 0x7F: the loads of letters, with the sign of a consonant.
-    const LETTERS: [[u8; 16]; 2] = {
-        let mut rows = [[0; 16]; 2];
-        let mut at = 0;
-        while at < LETTER_LOADS.len() {
-            let place = at + 1;
-            let consonant = !matches!(b'a' + at as u8, b'a' | b'e' | b'i' | b'o' | b'u' | b'y');
-            rows[place / 16][place % 16] = LETTER_LOADS[at] | (consonant as u8) << 7;
-            at += 1;
-        }
-        rows
-    };
+    const VOWELS: [u8; 16] = [0, b'a', 0, 0, 0, b'e', 0, 0, 0, b'i', 0, 0, 0, 0, 0, b'o'];
 
     #[target_feature(enable = "avx2")]
     #[inline]
     fn match_classes(block: &[u8; BLOCK]) -> ClassBits {
         let halves = load_halves(block);
-        let white_table = load_table(&WHITE);
-        let [early, late] = [load_table(&LETTERS[0]), load_table(&LETTERS[1])];
+        let [white_table, vowel_table] = [load_table(&WHITE), load_table(&VOWELS)];
         let small = halves.map(|half| _mm256_or_si256(half, _mm256_set1_epi8(0x20)));
         // A byte is in a range of `len` bytes if its distance to the first one is below `len`.
         let in_range = |half, first: u8, len: u8| {
             let distance = _mm256_sub_epi8(half, _mm256_set1_epi8(first as i8));
             let most = _mm256_set1_epi8(len as i8 - 1);
-            _mm256_cmpeq_epi8(_mm256_min_epu8(distance, most), distance)
+            _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_min_epu8(distance, most), distance))
         };
-        let letter_bytes = small.map(|half| in_range(half, b'a', 26));
-        let letters = join_masks(letter_bytes.map(|half| _mm256_movemask_epi8(half)));
-        let digits = halves.map(|half| _mm256_movemask_epi8(in_range(half, b'0', 10)));
-        let digits = join_masks(digits);
+        let letters = join_masks(small.map(|half| in_range(half, b'a', 26)));
+        let digits = join_masks(halves.map(|half| in_range(half, b'0', 10)));
         // Bit 5, moved to the place of the sign: set in small letters and in the space.
         let fives = halves.map(|half| _mm256_movemask_epi8(_mm256_slli_epi16::<2>(half)));
         let fives = join_masks(fives);
-        // Bit 4, moved there, chooses the row of the table.
-        let find_loads = |small: __m256i, letters| {
-            let row = _mm256_slli_epi16::<3>(small);
-            let [early, late] = [
-                _mm256_shuffle_epi8(early, small),
-                _mm256_shuffle_epi8(late, small),
-            ];
-            _mm256_and_si256(_mm256_blendv_epi8(early, late, row), letters)
-        };
-        let loads = [
-            find_loads(small[0], letter_bytes[0]),
-            find_loads(small[1], letter_bytes[1]),
-        ];
-        let consonants = join_masks(loads.map(|half| _mm256_movemask_epi8(half)));
+        let vowels = join_masks(small.map(|half| {
+            let vowels = _mm256_cmpeq_epi8(_mm256_shuffle_epi8(vowel_table, half), half);
+            let u = _mm256_cmpeq_epi8(half, _mm256_set1_epi8(b'u' as i8));
+            let y = _mm256_cmpeq_epi8(half, _mm256_set1_epi8(b'y' as i8));
+            _mm256_movemask_epi8(_mm256_or_si256(vowels, _mm256_or_si256(u, y)))
+        }));
         let white = join_masks(halves.map(|half| {
             _mm256_movemask_epi8(_mm256_cmpeq_epi8(
                 _mm256_shuffle_epi8(white_table, half),
@@ -332,8 +293,7 @@ mod avx2 {
         ClassBits {
             letters,
             capitals: letters & !fives,
-            consonants,
-            letter_load: sum_loads(loads),
+            consonants: letters & !vowels,
             digits,
             blanks: white & fives | tabs,
             line_ends: controls & !tabs,
@@ -356,22 +316,6 @@ mod avx2 {
     fn match_byte(halves: [__m256i; 2], byte: u8) -> u64 {
         let byte = _mm256_set1_epi8(byte as i8);
         join_masks(halves.map(|half| _mm256_movemask_epi8(_mm256_cmpeq_epi8(half, byte))))
-    }
-
-    /// The sum of all bytes without their signs, which are those of consonants.
-    #[target_feature(enable = "avx2")]
-    #[inline]
-    fn sum_loads(loads: [__m256i; 2]) -> u32 {
-        // The signs carry over; what is left of two loads fits into seven bits.
-        let both = _mm256_add_epi8(loads[0], loads[1]);
-        let both = _mm256_and_si256(both, _mm256_set1_epi8(0x7F));
-        let sums = _mm256_sad_epu8(both, _mm256_setzero_si256());
-        let halves = _mm_add_epi64(
-            _mm256_castsi256_si128(sums),
-            _mm256_extracti128_si256::<1>(sums),
-        );
-        let upper = _mm_unpackhi_epi64(halves, halves);
-        _mm_cvtsi128_si32(_mm_add_epi64(halves, upper)) as u32
     }
 
     #[target_feature(enable = "avx2")]
@@ -434,7 +378,6 @@ impl BlockMatcher for Bytewise {
                     bits.capitals |= u64::from(byte.is_ascii_uppercase()) << at;
                     let vowel = matches!(byte | 0x20, b'a' | b'e' | b'i' | b'o' | b'u' | b'y');
                     bits.consonants |= u64::from(!vowel) << at;
-                    bits.letter_load += u32::from(find_load(byte));
                 }
                 b'0'..=b'9' => bits.digits |= mask,
                 b' ' | b'\t' => bits.blanks |= mask,

@@ -5,12 +5,7 @@
 //! character: its second byte stands for it, and the backslash before belongs to no class.
 
 use super::{Character, SCRIPTS, Script, TextSizes, TextWalk};
-use crate::json::scan::block::{
-    self, BLOCK, BlockMatcher, BlockReader, ClassBits, find_load, mark_escaped,
-};
-
-/// The most by which one letter adds to [`TextSizes::letter_load`].
-pub const MAX_LETTER_LOAD: u8 = 15;
+use crate::json::scan::block::{self, BLOCK, BlockMatcher, BlockReader, ClassBits, mark_escaped};
 
 /// Counts the text between two quotes of JSON.
 pub fn measure_text(raw: &[u8]) -> TextSizes {
@@ -158,7 +153,6 @@ impl RunCounter<'_> {
             chars &= !first;
             bits.line_ends = bits.line_ends & !escaped | ends;
             for at in list_bits(escaped & bits.letters & !(tabs | ends)) {
-                bits.letter_load -= u32::from(find_load(block[at]));
                 // The backspace and the form feed.
                 self.sizes.controls += u32::from(matches!(block[at], b'b' | b'f'));
             }
@@ -209,7 +203,6 @@ impl RunCounter<'_> {
         let high = bits.high << 1 | self.before.high >> 63;
         self.sizes.words += (bits.letters & !(letters | high)).count_ones();
         self.sizes.letters += bits.letters.count_ones();
-        self.sizes.letter_load += bits.letter_load;
         if bits.capitals != 0 {
             let capitals = bits.capitals << 1 | self.before.capitals >> 63;
             self.sizes.capital_starts += (bits.capitals & !letters).count_ones();
@@ -236,13 +229,6 @@ impl RunCounter<'_> {
         self.sizes.late_consonants += (fifth & !repeats).count_ones();
         self.sizes.letters -= repeats.count_ones();
         self.sizes.repeats += repeats.count_ones();
-        let mut rest = repeats;
-        while rest != 0 {
-            let letter = block[rest.trailing_zeros() as usize];
-            let same = rest & map.match_byte(block, letter);
-            self.sizes.letter_load -= u32::from(find_load(letter)) * same.count_ones();
-            rest &= !same;
-        }
     }
 
     #[inline(always)]

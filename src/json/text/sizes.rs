@@ -224,14 +224,12 @@ pub struct TextSizes {
     pub controls: u32,
     /// Letters that repeat the three before them. They count as no other letters.
     pub repeats: u32,
-    /// How rare the letters are in English and in code, by [`LETTER_LOADS`](crate::json::scan::block::LETTER_LOADS).
-    pub letter_load: u32,
     /// Characters by [`Script`].
     pub scripts: [u32; SCRIPTS],
 }
 
 /// The counts of ASCII text that have weights.
-pub const ASCII_COUNTS: usize = 15;
+pub const ASCII_COUNTS: usize = 14;
 
 impl TextSizes {
     /// The counts of ASCII text, in the order of the weights of a family.
@@ -251,7 +249,6 @@ impl TextSizes {
             self.late_consonants,
             self.controls,
             self.repeats,
-            self.letter_load,
         ]
     }
 
@@ -281,7 +278,6 @@ impl TextSizes {
             &mut self.late_consonants,
             &mut self.controls,
             &mut self.repeats,
-            &mut self.letter_load,
         ]
     }
 

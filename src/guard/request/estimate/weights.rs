@@ -94,9 +94,8 @@ impl Weights {
             late,
             control,
             _,
-            load,
         ] = family.ascii;
-        let letter = letter + late + load * u16::from(text::MAX_LETTER_LOAD);
+        let letter = letter + late;
         let heaviest = letter
             .max(run + group + digit)
             .max(wide + lone)

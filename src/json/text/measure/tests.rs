@@ -1,10 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::json::{
-    scan::block::{Bytewise, LETTER_LOADS},
-    text::sizes::SCRIPT_ENDS,
-};
+use crate::json::{scan::block::Bytewise, text::sizes::SCRIPT_ENDS};
 
 /// The class of a character; the reference has its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,10 +57,6 @@ fn count_chars(text: &str) -> TextSizes {
             Class::Letter => {
                 sizes.repeats += u32::from(same >= 3);
                 sizes.letters += u32::from(same < 3);
-                if same < 3 {
-                    let letter = c.to_ascii_lowercase() as usize - 'a' as usize;
-                    sizes.letter_load += u32::from(LETTER_LOADS[letter]);
-                }
                 sizes.words += u32::from(first && before != Some(Class::Wide));
                 sizes.capital_starts += u32::from(first && c.is_uppercase());
                 sizes.humps += u32::from(small && c.is_uppercase());
