@@ -141,6 +141,14 @@ impl Permit<'_> {
         }
     }
 
+    /// A stream began, whose end is recorded apart: failures in a row stay counted, and an open breaker closes.
+    pub fn record_begun(self) {
+        let mut state = self.breaker.inner.lock();
+        if state.period == self.period && state.open_until.is_some() {
+            state.begin_period(None);
+        }
+    }
+
     /// No answer, or a 5xx.
     pub fn record_failure(self, now: Instant) {
         let mut state = self.breaker.inner.lock();

@@ -78,7 +78,7 @@ pub use self::{
         usage,
     },
     answer_rewriter::{AnswerRewriter, EventAction, RewrittenAnswer, StreamEvent},
-    errors::{error_body, refusal},
+    errors::{error_body, other_kinds, refusal},
     request::{beta_header, block_binding},
     rules::{FormatRules, ReasoningPlace},
     text_request::{AnswerLimit, TextRequest},

@@ -105,6 +105,12 @@ impl RefusedPrompt {
         !is_counted && self.overflow.asked_answer().is_some() && self.answer > self.reserve
     }
 
+    /// The refusal is of prompt and answer cap together, so that a lower cap may help where no cut can.
+    pub fn names_answer(&self) -> bool {
+        let (prompt, window) = (self.overflow.prompt_tokens, self.overflow.window);
+        self.overflow.asked_answer().is_some() && (prompt.is_none() || prompt < window)
+    }
+
     /// A lower bound of a prompt that was refused beside an answer: with it, it is more than the window.
     fn least_prompt_tokens(&self) -> Option<u32> {
         let (window, answer) = (self.overflow.window?, self.overflow.asked_answer()?);

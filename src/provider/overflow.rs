@@ -9,7 +9,6 @@
 //! Never panics; reads 64 KiB of a body at most, in linear time.
 
 mod error_body;
-mod other_kinds;
 mod spelling;
 mod template;
 mod wording;
@@ -19,8 +18,10 @@ use memchr::memmem;
 
 use self::{
     error_body::{ErrorText, ErrorTextKind, ParsedError},
-    other_kinds::{BEGINNINGS, OTHER_CODES, OTHER_KINDS, STATUS_OF_CODES},
     wording::{CODES, FIGURES, REQUEST_LIMITS, SURE, VAGUE, VETOES, WORDLESS},
+};
+use crate::format::other_kinds::{
+    BEGINNINGS, OTHER_CODES, OTHER_KINDS, OVERLOADS, STATUS_OF_CODES,
 };
 
 /// Characters of an unknown wording that are kept.
@@ -180,6 +181,31 @@ fn status_of_code(code: &str) -> Option<u16> {
     let number = code.parse().ok().filter(|it| (400..600).contains(it));
     let mut kinds = STATUS_OF_CODES.iter();
     number.or_else(|| Some(kinds.find(|(kind, _)| *kind == code)?.1))
+}
+
+/// The status of an error inside a success: a whole body, or the data of an event. `None` where it is no error. Its code or
+/// kind says it, else its words; without any it is a failure of the provider.
+pub fn read_inner_status(body: &[u8]) -> Option<StatusCode> {
+    let error = ParsedError::from_body(body);
+    if !error.is_error_event() {
+        return None;
+    }
+    let of_texts = |kind: ErrorTextKind| error.texts.iter().filter(move |it| it.kind == kind);
+    let mut codes = of_texts(ErrorTextKind::Code);
+    let by_code = codes.find_map(|code| status_of_code(&code.text));
+    let is_in = |rows: &[&str], text: &str| rows.iter().any(|row| template::is_in_text(row, text));
+    let by_words = || {
+        let kind = of_texts(ErrorTextKind::Sentence).find_map(|it| match &*it.text {
+            text if is_in(OVERLOADS, text) => Some(529),
+            text if is_in(VETOES, text) => Some(429),
+            text if is_in(OTHER_KINDS, text) => Some(400),
+            _ => None,
+        });
+        let refuses = || of_texts(ErrorTextKind::Code).any(|it| it.text.starts_with("invalid"));
+        kind.or_else(|| refuses().then_some(400))
+    };
+    let status = by_code.or_else(by_words).unwrap_or(502);
+    Some(StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY))
 }
 
 /// The limit of tokens a minute that a single request is beyond, with the size of the request if the error tells it. It is

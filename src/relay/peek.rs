@@ -1,8 +1,8 @@
 //! Reads the first event of a stream before its head goes to the client.
 //!
-//! Some providers begin a stream as a success and report an error in its first event. Nothing is
-//! removed: the bytes go on as they came. It is done only for providers that are known for it, and
-//! within a limit, since the client waits meanwhile.
+//! Some providers begin a stream as a success and report an error in its first event, or after the events that only begin
+//! an answer. Nothing is removed: the bytes go on as they came. It is done only for providers that are known for it and
+//! where a fallback is configured, and within a limit, since the client waits meanwhile.
 
 use std::{collections::VecDeque, io, time::Duration};
 
@@ -15,7 +15,10 @@ use http_body_util::{BodyExt, StreamBody};
 use super::decode::Decoder;
 use crate::{
     conversation::Format,
-    wire::{Body, sse::SseSplitter},
+    wire::{
+        Body,
+        sse::{SseMessage, SseSplitter},
+    },
 };
 
 /// Bytes that are searched for a first event; errors are short.
@@ -31,12 +34,18 @@ pub enum FirstEvent {
     Unknown,
 }
 
-/// Waits for the first event of a stream that says anything, `limit` at most. The returned answer has all of its bytes.
+/// Waits for the first event of a stream that says anything, `limit` at most; with `for_content` for the first one that has
+/// content, or is an error. The returned answer has all of its bytes.
 pub async fn peek_first_event(
     format: Format,
     answer: Response<Body>,
     limit: Duration,
+    for_content: bool,
 ) -> (Response<Body>, FirstEvent) {
+    let says_nothing = |message: &SseMessage| match for_content {
+        true => format.is_beginning(message),
+        false => format.is_keepalive(message),
+    };
     if Decoder::from_headers(answer.headers()).is_some() {
         return (answer, FirstEvent::Unknown);
     }
@@ -59,7 +68,7 @@ pub async fn peek_first_event(
             splitter.push(chunk);
             while let Some(event) = splitter.next_event() {
                 if let Some(message) = event.message
-                    && !format.is_keepalive(&message)
+                    && !says_nothing(&message)
                 {
                     return FirstEvent::Event(message.data);
                 }
@@ -69,7 +78,7 @@ pub async fn peek_first_event(
             }
         }
         let last = splitter.finish().and_then(|event| event.message);
-        match last.filter(|message| !format.is_keepalive(message)) {
+        match last.filter(|message| !says_nothing(message)) {
             Some(message) => FirstEvent::Event(message.data),
             None => FirstEvent::Nothing,
         }
@@ -122,8 +131,13 @@ mod tests {
     }
 
     async fn check(chunks: &[&'static str], first: FirstEvent) {
-        let (answer, found) =
-            peek_first_event(FORMAT, stream_of(chunks, false), Duration::from_secs(5)).await;
+        let (answer, found) = peek_first_event(
+            FORMAT,
+            stream_of(chunks, false),
+            Duration::from_secs(5),
+            false,
+        )
+        .await;
         assert_eq!(found, first, "{chunks:?}");
         let all = answer.into_body().collect().await.unwrap().to_bytes();
         assert_eq!(all, chunks.concat());
@@ -146,7 +160,7 @@ mod tests {
             "data: {\"type\":\"ping\"}\n\n",
         ] {
             let answer = stream_of(&[ping, "data: {}\n\n"], false);
-            let found = |format| peek_first_event(format, answer, Duration::from_secs(5));
+            let found = |format| peek_first_event(format, answer, Duration::from_secs(5), false);
             let (_, found) = found(Format::Messages).await;
             assert_eq!(found, FirstEvent::Event("{}".into()));
         }
@@ -155,7 +169,8 @@ mod tests {
     #[tokio::test]
     async fn a_silent_stream_is_not_held_for_long() {
         let silent = stream_of(&[": wait\n\n"], true);
-        let (answer, found) = peek_first_event(FORMAT, silent, Duration::from_millis(20)).await;
+        let (answer, found) =
+            peek_first_event(FORMAT, silent, Duration::from_millis(20), false).await;
         assert_eq!(found, FirstEvent::Unknown);
         let mut body = answer.into_body();
         let frame = body.frame().await.unwrap().unwrap();

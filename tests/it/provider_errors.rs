@@ -3,6 +3,7 @@
 
 mod caps;
 mod ends;
+mod inside;
 mod request_limits;
 mod unknown_words;
 

@@ -67,6 +67,15 @@ impl Format {
             else Chat => false)
     }
 
+    /// Whether an event has nothing of the answer's content yet, so that an error may still follow in place of it.
+    pub fn is_beginning(self, message: &SseMessage) -> bool {
+        self.is_keepalive(message)
+            || by_format!(self,
+                Messages => messages::answer::is_start(message),
+                Responses => false;
+                else Chat => chat::answer::is_role_chunk(&message.data))
+    }
+
     /// The `type` of an error of this status.
     pub fn error_kind(self, status: StatusCode) -> &'static str {
         match self.api() {

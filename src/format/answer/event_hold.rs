@@ -25,6 +25,11 @@ pub(in crate::format) fn may_be_event(beginning: &[u8], expected: &str) -> bool 
     lines.all(|line| is_possible(line, true)) && is_possible(partial, false)
 }
 
+/// Whether this may be the beginning of the end marker in a format whose events have names, which it has not.
+pub(in crate::format) fn may_be_unnamed_done(beginning: &[u8]) -> bool {
+    !beginning.starts_with(b"event") && may_be_done(beginning)
+}
+
 /// Whether all lines of data are empty, but for one that is `[DONE]` or its beginning. A comment
 /// goes out at once, since a client may wait for it.
 pub(in crate::format) fn may_be_done(beginning: &[u8]) -> bool {

@@ -12,7 +12,7 @@ mod whole;
 use smallvec::SmallVec;
 
 pub use self::{
-    event_hold::may_need_whole_event,
+    event_hold::{is_role_chunk, may_need_whole_event},
     read::{read_answer, read_event},
 };
 pub(in crate::format) use super::write::empty_answer;

@@ -12,16 +12,12 @@ mod write;
 use smallvec::SmallVec;
 
 pub use self::{
-    read::{is_ping, read_answer, read_event},
+    read::{is_ping, is_start, read_answer, read_event},
     usage::TokenCounts,
     write::{empty_answer, error_event, error_json, error_kind},
 };
 use crate::{
-    format::{
-        AnswerEvent, AnswerEvents,
-        answer::event_hold::{may_be_done, may_be_event},
-        values::ObjectSpans,
-    },
+    format::{AnswerEvent, AnswerEvents, answer::event_hold::may_be_event, values::ObjectSpans},
     json::scan::{JsonString, Span},
 };
 
@@ -64,9 +60,9 @@ enum EventKind {
     Other,
 }
 
-/// Whether this may be the beginning of the event behind the last one of a message, or of the marker of gateways.
+/// Whether this may be the beginning of the event behind the last one of a message.
 pub fn may_be_end(beginning: &[u8]) -> bool {
-    may_be_done(beginning) || may_be_event(beginning, END)
+    may_be_event(beginning, END)
 }
 
 impl AnswerEvents for MessagesAnswer {

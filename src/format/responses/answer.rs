@@ -19,7 +19,7 @@ use super::kinds::{AnswerPart, CallShape, EntryKind};
 use crate::{
     format::{
         AnswerEvent, AnswerEvents, SentEvents,
-        answer::event_hold::{may_be_done, may_be_event},
+        answer::event_hold::{may_be_event, may_be_unnamed_done},
     },
     json::scan::{JsonKind, JsonString, Span},
 };
@@ -104,7 +104,7 @@ struct OutputItem {
 
 /// Whether this may be the beginning of the last event of an answer, or of the marker behind it.
 pub fn may_be_end(beginning: &[u8]) -> bool {
-    may_be_done(beginning) || ENDS.iter().any(|end| may_be_event(beginning, end))
+    may_be_unnamed_done(beginning) || ENDS.iter().any(|end| may_be_event(beginning, end))
 }
 
 impl OutputItem {

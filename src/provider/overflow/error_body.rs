@@ -7,7 +7,10 @@
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::spelling::{begins_json, normalize_text};
-use crate::format::refusal::{ANSWER_MEMBER, REQUEST_ECHOES};
+use crate::format::{
+    other_kinds::WHOLE_PARAMS,
+    refusal::{ANSWER_MEMBER, REQUEST_ECHOES},
+};
 
 /// Of a body.
 const MAX_BYTES: usize = 64 * 1024;
@@ -124,21 +127,6 @@ impl ParsedError {
         }
     }
 }
-
-/// Values of `param` that mean the conversation, or its size.
-const WHOLE_PARAMS: &[&str] = &[
-    "",
-    "messages",
-    "input",
-    "prompt",
-    "contents",
-    "body",
-    "tokens",
-    "input_tokens",
-    "max_tokens",
-    "max_completion_tokens",
-    "max_output_tokens",
-];
 
 /// The location of a value in a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -53,7 +53,9 @@ pub(in crate::proxy) async fn attempt_request(
     let reply = loop {
         let reply = send_once(request, placed, attempt.extras, calls).await?;
         let tries_drop = attempt.remedy.tries_drop();
-        let (reply, refusal) = find_refusal(request, placed, reply, tries_drop).await?;
+        let has_fallback = fallbacks.as_ref().is_some_and(|all| all.has_more());
+        let found = find_refusal(request, placed, reply, tries_drop, has_fallback);
+        let (reply, refusal) = found.await?;
         let (reply, refusal) = attempt.prefer_refusal_of_filled(placed, reply, refusal);
         let Some(refusal) = refusal else { break reply };
         if !attempt.change_request(request, placed, &refusal, fallbacks.as_deref_mut()) {
@@ -65,7 +67,7 @@ pub(in crate::proxy) async fn attempt_request(
     let reply = unknown.choose_answer(request, placed, guesses, reply);
     let reply = attempt.remedy.choose_answer(reply);
     attempt.remedy.conclude(request, placed, &reply);
-    if reply.answer.status().is_success() {
+    if reply.status().is_success() {
         attempt.remember_refusals(request, placed, &reply);
     }
     count_overflow(request, placed, &reply);
@@ -246,7 +248,7 @@ impl Attempt {
 fn count_overflow(request: &ClientRequest, placed: &PlacedRequest, reply: &ProviderReply) {
     let planned = placed.planned.as_ref();
     let was_refitted = planned.is_some_and(|planned| planned.refits > 0);
-    let outcome = match reply.answer.status().is_success() && was_refitted {
+    let outcome = match reply.status().is_success() && was_refitted {
         true => "healed",
         false if reply.too_long => "unhealed",
         false => return,
@@ -286,6 +288,7 @@ async fn send_once(
         answer: clean_answer_headers(answer),
         sent,
         too_long: false,
+        inner: None,
     })
 }
 

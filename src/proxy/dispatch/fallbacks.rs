@@ -205,6 +205,11 @@ impl Fallbacks {
         true
     }
 
+    /// Whether another candidate can be asked after this one.
+    pub fn has_more(&self) -> bool {
+        !self.rest.is_empty() && self.budget.has_attempts_left(Instant::now())
+    }
+
     /// Whether the breaker of any other candidate admits a request.
     pub fn any_admits(&self) -> bool {
         self.rest.iter().any(breaker_admits)

@@ -22,7 +22,7 @@ use std::{
 pub(super) use self::attempt::attempt_request;
 use http::StatusCode;
 
-use self::fallbacks::Fallbacks;
+use self::{fallbacks::Fallbacks, provider_reply::is_stream};
 pub use self::{
     fallbacks::PlacedRequest,
     provider_reply::{CallCount, ProviderReply, SendError},
@@ -143,7 +143,7 @@ fn tells_less(result: &Result<ProviderReply, SendError>) -> bool {
     let Ok(reply) = result else {
         return true;
     };
-    let status = reply.answer.status();
+    let status = reply.status();
     let class = classify_status(status, true);
     let is_refused = matches!(class, RetryClass::Final | RetryClass::Denied);
     reply.too_long || is_refused && !status.is_success()
@@ -153,7 +153,10 @@ fn tells_less(result: &Result<ProviderReply, SendError>) -> bool {
 fn describe_failure(result: &Result<ProviderReply, SendError>) -> String {
     match result {
         Ok(reply) if reply.too_long => "refused the conversation as too long".to_owned(),
-        Ok(reply) => format!("answered {}", reply.answer.status().as_u16()),
+        Ok(reply) => match reply.inner {
+            Some(status) => format!("answered with error {} inside a success", status.as_u16()),
+            None => format!("answered {}", reply.answer.status().as_u16()),
+        },
         Err(SendError::Unsent(error)) => format!("gave no answer ({})", error.as_str()),
         Err(SendError::Failing(_) | SendError::Broken(_)) => "broke off its answer".to_owned(),
     }
@@ -175,12 +178,16 @@ async fn ask_candidate(
         let permit = permit.unwrap_or_else(|| provider.breaker.force_admit());
         fallbacks.budget.count_attempt();
         let result = attempt_request(request, placed, Some(fallbacks), calls).await;
-        let verdict = judge_attempt(metrics, &provider, &result, permit);
+        // A stream that its session follows is a success at its end.
+        let is_followed = request.session.is_some() && placed.planned.is_some();
+        let asked = request.parsed.streams && is_followed;
+        let ends_later = |reply: &ProviderReply| asked && is_stream(&reply.answer, true);
+        let verdict = judge_attempt(metrics, &provider, &result, permit, ends_later);
         if verdict.outcome == RetryClass::Final {
             let may_fall_back = match &result {
                 // If another model was asked first, the client's own may still take the request.
                 Ok(reply) => {
-                    let failed = !reply.answer.status().is_success();
+                    let failed = !reply.status().is_success();
                     let waits = fallbacks.is_larger(&placed.target) || fallbacks.home_was_skipped();
                     reply.too_long || failed && waits
                 }
@@ -219,11 +226,12 @@ fn judge_attempt(
     provider: &Provider,
     result: &Result<ProviderReply, SendError>,
     permit: Permit<'_>,
+    ends_later: impl Fn(&ProviderReply) -> bool,
 ) -> AttemptVerdict {
     let own_key = matches!(provider.config.auth, Auth::Key(..));
     let (outcome, label) = match result {
         Ok(reply) if reply.too_long => (RetryClass::Final, "answer"),
-        Ok(reply) => match classify_status(reply.answer.status(), own_key) {
+        Ok(reply) => match classify_status(reply.status(), own_key) {
             RetryClass::Final => (RetryClass::Final, "answer"),
             RetryClass::Busy => (RetryClass::Busy, "busy"),
             RetryClass::Failed => (RetryClass::Failed, "failed"),
@@ -241,7 +249,7 @@ fn judge_attempt(
     };
     metrics.count_attempt(&provider.name, label);
     if let (Ok(reply), Auth::Key(_, variable)) = (result, &provider.config.auth)
-        && reply.answer.status() == StatusCode::UNAUTHORIZED
+        && reply.status() == StatusCode::UNAUTHORIZED
     {
         let name = &*provider.name;
         tracing::warn!(
@@ -254,6 +262,7 @@ fn judge_attempt(
     let now = Instant::now();
     match (outcome, result) {
         (RetryClass::Failed, _) | (_, Err(SendError::Broken(_))) => permit.record_failure(now),
+        (_, Ok(reply)) if ends_later(reply) => permit.record_begun(),
         (_, Ok(_)) => permit.record_success(),
         // The client caused it: it shows nothing about the provider.
         (_, Err(_)) => {}

@@ -117,7 +117,7 @@ pub(super) fn refit_after_overflow(
         false if refused.may_be_due_to_cap() => lowered(refused.reserve),
         false => refit_request(followed, planned, target, counted)
             // Where nothing can be cut, a shorter answer is better than none.
-            .or_else(|| lowered(refused.answer / CAP_STEP)),
+            .or_else(|| lowered(refused.answer / CAP_STEP).filter(|_| refused.names_answer())),
     };
     let goes_to_larger = |it: &_| fallbacks.is_some_and(|all| all.queue_larger_model(request, it));
     // The levels go by what the window is taken for.

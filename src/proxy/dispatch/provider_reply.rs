@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Response, header::CONTENT_TYPE};
+use http::{Response, StatusCode, header::CONTENT_TYPE};
 
 use super::edit_body::Extras;
 use crate::{
@@ -25,6 +25,15 @@ pub struct ProviderReply {
     pub sent: Extras,
     /// The conversation is too long for this candidate, however it is fitted.
     pub too_long: bool,
+    /// The status of an error inside a success, before any content.
+    pub inner: Option<StatusCode>,
+}
+
+impl ProviderReply {
+    /// The status that retries, fallbacks and the breaker go by.
+    pub fn status(&self) -> StatusCode {
+        self.inner.unwrap_or_else(|| self.answer.status())
+    }
 }
 
 /// The calls to providers before an answer began.
@@ -41,7 +50,7 @@ pub struct CallCount {
 pub enum SendError {
     /// No answer began: the request may be sent again.
     Unsent(#[from] UpstreamError),
-    /// A 5xx began, and broke off.
+    /// A 5xx began, and broke off; or a success that is no answer, where another candidate may give one.
     Failing(BadAnswer),
     /// Another answer began, and broke off.
     Broken(#[from] BadAnswer),

@@ -1,7 +1,8 @@
 //! What a provider refuses of a request, as far as another request may avoid it.
 //!
 //! Every 4xx and 5xx is read for it. If the profile says that errors come inside a success, a whole answer is read too,
-//! and the first event of a stream, whose head is held for it 2 s at most. The answer is passed on unchanged.
+//! and the first event of a stream, whose head is held for it 2 s at most. Where another candidate may answer, a stream is held
+//! so up to its first event with content, whatever the profile. The answer is passed on unchanged.
 //!
 //! Every provider words a refusal of additions differently, so only evidence against it is looked for: an overflow is about
 //! the conversation, and most server errors have other reasons. A wrong guess costs one more request, or leaves the
@@ -18,14 +19,14 @@ use super::provider_reply::{ProviderReply, SendError, is_stream, read_short};
 use crate::{
     config::profile::AnswerFilling,
     conversation::Format,
-    format::{error_body::ErrorBody, refusal::CHAT_TEMPLATE_WORDS},
+    format::{AnswerEvents, error_body::ErrorBody, refusal::CHAT_TEMPLATE_WORDS},
     provider::{
         overflow::{self, Overflow, OverflowVerdict},
         size_refusal::{SizeRefusal, detect_size_refusal, names_bytes},
         thinking_refusal::{ThinkingRefusal, detect_thinking_refusal, names_binding},
     },
     proxy::{ClientRequest, PlacedRequest},
-    relay::{FirstEvent, peek_first_event},
+    relay::{BadAnswer, FirstEvent, peek_first_event},
 };
 
 /// How long the head of a stream is held for its first event, which may be an error.
@@ -69,7 +70,8 @@ pub(super) enum Refusal {
     ToDrop { named: bool },
 }
 
-/// Reads an answer as far as it may be a refusal. `tries_drop`: this attempt asks the provider to drop thinking, and the
+/// Reads an answer as far as it may be a refusal, or an error inside a success. `has_fallback`: another candidate may answer.
+/// `tries_drop`: this attempt asks the provider to drop thinking, and the
 /// session does not know whether it takes that.
 ///
 /// # Errors
@@ -79,10 +81,11 @@ pub(super) async fn find_refusal(
     placed: &PlacedRequest,
     reply: ProviderReply,
     tries_drop: bool,
+    has_fallback: bool,
 ) -> Result<(ProviderReply, Option<Refusal>), SendError> {
     let status = reply.answer.status();
     if status.is_success() {
-        return find_refusal_inside(request, placed, reply).await;
+        return find_refusal_inside(request, placed, reply, has_fallback).await;
     }
     if !status.is_client_error() && !status.is_server_error() {
         return Ok((reply, None));
@@ -163,36 +166,62 @@ fn judge_other_error(
     unknown.or(size.map(Refusal::TooLarge))
 }
 
-/// Finds errors inside a success, where the provider's profile says that it sends them so.
+/// Finds errors inside a success, where the provider's profile says that it sends them so, or another candidate may answer.
 async fn find_refusal_inside(
     request: &ClientRequest,
     placed: &PlacedRequest,
     reply: ProviderReply,
+    has_fallback: bool,
 ) -> Result<(ProviderReply, Option<Refusal>), SendError> {
     let (provider, format) = (&placed.target.provider, request.parsed.format);
-    if !format
-        .refine_profile(*provider.config.profile)
-        .errors_inside
-    {
+    let profile = format.refine_profile(*provider.config.profile);
+    if !profile.errors_inside && !has_fallback {
         return Ok((reply, None));
     }
+    let no_answer = has_fallback.then_some(StatusCode::BAD_GATEWAY);
     if !is_stream(&reply.answer, request.parsed.streams) {
-        let (answer, text) = read_short(format, reply.answer, &provider.name).await?;
-        let reply = ProviderReply { answer, ..reply };
+        let read = read_short(format, reply.answer, &provider.name).await;
+        let (answer, text) = read.map_err(|bad| match bad {
+            BadAnswer::NotJson { .. } if has_fallback => SendError::Failing(bad),
+            bad => SendError::Broken(bad),
+        })?;
+        let has_message = |text: &Bytes| match format.read_answer(text) {
+            Ok(answer) => answer.has_message() || answer.find_finish().is_some(),
+            Err(_) => false,
+        };
+        let inner = text.as_ref().and_then(|text| {
+            let status = overflow::read_inner_status(text);
+            status.or(no_answer.filter(|_| !has_message(text)))
+        });
+        let reply = ProviderReply {
+            answer,
+            inner,
+            ..reply
+        };
         let judge = |text: Bytes| {
             let verdict = overflow::detect_overflow(StatusCode::OK, &text);
             judge_success(&text, verdict, false)
         };
         return Ok((reply, text.and_then(judge)));
     }
-    let (answer, first) = peek_first_event(format, reply.answer, FIRST_EVENT_WITHIN).await;
-    let reply = ProviderReply { answer, ..reply };
+    let peeked = peek_first_event(format, reply.answer, FIRST_EVENT_WITHIN, has_fallback);
+    let (answer, first) = peeked.await;
+    let inner = match &first {
+        FirstEvent::Event(data) => overflow::read_inner_status(data),
+        FirstEvent::Nothing => no_answer,
+        FirstEvent::Unknown => None,
+    };
+    let reply = ProviderReply {
+        answer,
+        inner,
+        ..reply
+    };
     let refusal = match first {
         FirstEvent::Event(data) => {
             let verdict = overflow::detect_overflow_in_event(&data);
             judge_success(&data, verdict, format.rules().tells_overflow_in_stream)
         }
-        FirstEvent::Nothing => Some(Refusal::Wordless),
+        FirstEvent::Nothing => profile.errors_inside.then_some(Refusal::Wordless),
         FirstEvent::Unknown => None,
     };
     Ok((reply, refusal))

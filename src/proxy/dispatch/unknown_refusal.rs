@@ -100,7 +100,7 @@ impl UnknownRefusal {
         guesses: &mut Guesses,
         reply: ProviderReply,
     ) -> ProviderReply {
-        if reply.answer.status().is_success() {
+        if reply.status().is_success() {
             if self.refused.take().is_some() {
                 self.warn_of_wording(request, placed);
             }

@@ -7,6 +7,8 @@ mod generation_stats;
 mod next_state;
 mod silent_cut;
 
+use std::time::Instant;
+
 use async_trait::async_trait;
 use http::HeaderMap;
 
@@ -47,12 +49,21 @@ impl StreamEnd {
             return StreamFooter::default();
         };
         // A broken answer is no generation. An unreadable one counts: nothing shows that it broke.
+        let provider = &planned.target.provider;
+        let permit = provider.breaker.force_admit();
         if !(response.is_complete() || response.unreadable) {
-            if response.error {
-                session.note_provider_failed();
-            }
+            let (name, model) = (&*provider.name, &*planned.target.model);
+            session.note_provider_failed();
+            permit.record_failure(Instant::now());
+            session.app.metrics.count_attempt(name, "failed");
+            tracing::warn!(
+                provider = name,
+                model,
+                "the stream of {name} ended without a whole answer"
+            );
             return StreamFooter::default();
         }
+        permit.record_success();
         let trailers = settle_answer(session, *planned, &response, self.source).await;
         let comment = session.options.comment;
         StreamFooter {

@@ -1,6 +1,8 @@
 //! Decides which events of a stream are held until they are complete, though nothing in them is
 //! rewritten.
 
+use serde_json::Value;
+
 use crate::format::answer::event_hold::may_be_done;
 
 /// Whether this may be the beginning of an event that must be complete: the end marker, or with
@@ -19,4 +21,26 @@ fn has_choices(beginning: &[u8]) -> bool {
         let first = rest.and_then(|rest| rest.trim_ascii_start().first());
         first.is_some_and(|first| *first != b']')
     })
+}
+
+/// Whether this is a chunk that says nothing but whose turn it is, or nothing at all, as the first ones of a stream do.
+pub fn is_role_chunk(data: &[u8]) -> bool {
+    let Ok(chunk) = serde_json::from_slice::<Value>(data) else {
+        return false;
+    };
+    let is_empty = |value: &Value| match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        _ => false,
+    };
+    let has_none = |choice: &Value| {
+        let delta = choice["delta"].as_object();
+        let mut members = delta.into_iter().flatten();
+        choice["finish_reason"].is_null()
+            && members.all(|(name, value)| name == "role" || is_empty(value))
+    };
+    let choices = chunk["choices"].as_array();
+    let is_chunk = choices.is_some_and(|choices| choices.iter().all(has_none));
+    is_chunk && chunk["error"].is_null() && chunk["usage"].is_null()
 }

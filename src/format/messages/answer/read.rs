@@ -51,6 +51,12 @@ pub fn is_ping(message: &SseMessage) -> bool {
     answer.is_ok_and(|answer| answer.kind == EventKind::Ping)
 }
 
+/// Whether an event begins a message, and has nothing of it.
+pub fn is_start(message: &SseMessage) -> bool {
+    let answer = read_named(&message.data, &message.name);
+    answer.is_ok_and(|answer| answer.kind == EventKind::MessageStart)
+}
+
 /// `name`: that of the event, which is its type too.
 fn read_named(json: &[u8], name: &[u8]) -> Result<MessagesAnswer, MalformedJson> {
     let mut reader = MessagesAnswerReader {

@@ -1,9 +1,8 @@
 //! Errors that are known to be about something else than the length of the conversation. A refusal that is in none of the
-//! tables may be about its length, so that a smaller request is tried once: see
-//! [`super::read_unknown_wording`]. Spelt as in `wording.rs`.
+//! tables may be about its length, so that a smaller request is tried once. Spelt as in `provider/overflow/wording.rs`.
 
 /// Parts of codes: keys, money, models, policies, parameters, and failures of the provider.
-pub(super) const OTHER_CODES: &[&str] = &[
+pub const OTHER_CODES: &[&str] = &[
     "auth",
     "permission",
     "forbidden",
@@ -41,7 +40,7 @@ pub(super) const OTHER_CODES: &[&str] = &[
 ];
 
 /// Codes of errors that have a status of their own, whatever status the answer has.
-pub(super) const STATUS_OF_CODES: &[(&str, u16)] = &[
+pub const STATUS_OF_CODES: &[(&str, u16)] = &[
     ("authentication_error", 401),
     ("invalid_api_key", 401),
     ("unauthenticated", 401),
@@ -80,7 +79,7 @@ pub(super) const STATUS_OF_CODES: &[(&str, u16)] = &[
 ];
 
 /// How sentences begin that name one part of the request.
-pub(super) const BEGINNINGS: &[&str] = &[
+pub const BEGINNINGS: &[&str] = &[
     "messages.",
     "messages[",
     "input[",
@@ -94,7 +93,7 @@ pub(super) const BEGINNINGS: &[&str] = &[
 ];
 
 /// Parts of sentences.
-pub(super) const OTHER_KINDS: &[&str] = &[
+pub const OTHER_KINDS: &[&str] = &[
     // Keys, accounts, models.
     "api key",
     "api_key",
@@ -258,4 +257,28 @@ pub(super) const OTHER_KINDS: &[&str] = &[
     "timed out",
     "timeout",
     "maintenance",
+];
+
+/// Parts of sentences by which a provider says that it is overloaded.
+pub const OVERLOADS: &[&str] = &[
+    "overloaded",
+    "high demand",
+    "no available",
+    "try again later",
+    "temporarily",
+];
+
+/// Values of `param` that mean the conversation, or its size.
+pub const WHOLE_PARAMS: &[&str] = &[
+    "",
+    "messages",
+    "input",
+    "prompt",
+    "contents",
+    "body",
+    "tokens",
+    "input_tokens",
+    "max_tokens",
+    "max_completion_tokens",
+    "max_output_tokens",
 ];
