@@ -50,13 +50,10 @@ pub fn failure_response(format: Format, asks: bool, failure: &Failure) -> Respon
     answer
 }
 
-/// Claude Code shows advice of its own in place of the words of a 404, so a conversation in Messages gets a 400 instead.
 fn failure_status(format: Format, asks: bool, failure: &Failure) -> StatusCode {
     match failure {
-        Failure::ModelNotFound(_) | Failure::ProviderNotFound(_)
-            if asks && format == Format::Messages =>
-        {
-            StatusCode::BAD_REQUEST
+        Failure::ModelNotFound(_) | Failure::ProviderNotFound(_) if asks => {
+            format.missing_model_status()
         }
         _ => failure.status(),
     }

@@ -89,6 +89,15 @@ impl Format {
         }
     }
 
+    /// The status of an error in a conversation whose model or provider is missing. Claude Code shows advice of its own in
+    /// place of the words of a 404.
+    pub const fn missing_model_status(self) -> StatusCode {
+        match self.api() {
+            Api::Anthropic => StatusCode::BAD_REQUEST,
+            Api::OpenAi => StatusCode::NOT_FOUND,
+        }
+    }
+
     /// An error as the body of an answer.
     pub fn error_body(self, error: &ErrorBody) -> Vec<u8> {
         match self.api() {
