@@ -183,7 +183,13 @@ async fn find_refusal_inside(
         let read = read_short(format, reply.answer, &provider.name).await;
         let (answer, text) = read.map_err(|bad| match bad {
             BadAnswer::NotJson { .. } if has_fallback => SendError::Failing(bad),
-            bad => SendError::Broken(bad),
+            bad => {
+                // It began, and counts as an answer too, as a stream that breaks off does.
+                if !profile.errors_inside {
+                    request.app.metrics.count_attempt(&provider.name, "answer");
+                }
+                SendError::Broken(bad)
+            }
         })?;
         let has_message = |text: &Bytes| match format.read_answer(text) {
             Ok(answer) => answer.has_message() || answer.find_finish().is_some(),
