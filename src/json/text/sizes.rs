@@ -7,7 +7,7 @@
 use std::ops::{AddAssign, SubAssign};
 
 /// The script of a character beyond ASCII, or a group of scripts of which vocabularies know about as much. A part of a
-/// text is of one script where its characters share what [`SCRIPT_ENDS`] goes by.
+/// text is of one script where its characters share what `SCRIPT_ENDS` goes by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Script {
     /// U+0080 to 00BF.
