@@ -86,10 +86,11 @@ for (const [at, { path, model, provider }] of PLACES.entries()) {
     const said = events.findLast((one) => one.type === "message_end" && one.message.role === "assistant");
     const words = said.message.content.map((part) => part.text ?? "").join("");
     const sent = await task.checkSeen(two, provider, words, true);
-    // A prompt with fewer tokens than the one before was cut. A cut leaves room for the next read.
-    const cut = sent.map((count, at) => at > 0 && count < sent[at - 1]);
-    assert.ok(cut.includes(true), String(sent));
-    assert.ok(cut.every((now, at) => !(now && cut[at - 1])), String(sent));
+    // Every file has the same length, so a read that adds next to nothing was paid for by a cut. Most cuts leave room for
+    // the next read.
+    const added = sent.slice(1, FILES).map((count, at) => count - sent[at]);
+    const cuts = added.filter((count) => count < Math.max(...added) / 4).length;
+    assert.ok(cuts > 0 && cuts <= added.length / 2, String(sent));
   });
 }
 
