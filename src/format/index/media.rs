@@ -27,6 +27,11 @@ const SHORT_TEXT: usize = 200;
 const PAGE_BYTES: usize = 50_000;
 /// Bytes that the compressed objects of a document may become.
 const MAX_INFLATED: u64 = 4 << 20;
+/// Streams of compressed objects that are read of a document.
+const MAX_STREAMS: usize = 256;
+/// Bytes behind its name within which such a stream begins. The search is bounded, so that a document of names alone takes
+/// linear time.
+const STREAM_WITHIN: usize = 1_024;
 
 /// Lists the media of an item in its conversation. A block of the user's or of a result that turns out to hold one becomes
 /// a medium itself, so that it can be cleared.
@@ -218,9 +223,10 @@ fn count_pages(data: &[u8]) -> u16 {
     };
     let mut pages = count_page_objects(&pdf);
     let mut room = MAX_INFLATED;
-    for at in memmem::find_iter(&pdf, b"/ObjStm") {
-        let Some(start) = memmem::find(&pdf[at..], b"stream") else {
-            break;
+    for at in memmem::find_iter(&pdf, b"/ObjStm").take(MAX_STREAMS) {
+        let near = &pdf[at..pdf.len().min(at + STREAM_WITHIN)];
+        let Some(start) = memmem::find(near, b"stream") else {
+            continue;
         };
         let stream = pdf[at + start + 6..].trim_ascii_start();
         let mut objects = Vec::new();

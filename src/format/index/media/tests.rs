@@ -187,6 +187,9 @@ fn a_pdf_has_its_pages_or_those_of_its_size() {
     }
     assert_eq!(count(b"%PDF-1.7 /Type /ObjStm stream broken"), 1);
     assert_eq!(count(&[b"%PDF-1.7 /Type", &noise(120_000)[..]].concat()), 3);
+    // In linear time.
+    let names = b"/ObjStm ".repeat(300_000);
+    assert_eq!(count(&[b"%PDF-1.7 ", &names[..], b"stream"].concat()), 49);
     let data = STANDARD.encode(write_pdf(7, false));
     let url = format!("data:application/pdf;base64,{data}");
     for (format, block) in [
