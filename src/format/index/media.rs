@@ -27,6 +27,8 @@ const SHORT_TEXT: usize = 200;
 const PAGE_BYTES: usize = 50_000;
 /// Bytes that the compressed objects of a document may become.
 const MAX_INFLATED: u64 = 4 << 20;
+/// The same, as a multiple of the document: many small documents must not become large together.
+const MOST_DENSE: u64 = 16;
 /// Streams of compressed objects that are read of a document.
 const MAX_STREAMS: usize = 256;
 /// Bytes behind its name within which such a stream begins. The search is bounded, so that a document of names alone takes
@@ -222,7 +224,7 @@ fn count_pages(data: &[u8]) -> u16 {
         return 1;
     };
     let mut pages = count_page_objects(&pdf);
-    let mut room = MAX_INFLATED;
+    let mut room = MAX_INFLATED.min(pdf.len() as u64 * MOST_DENSE);
     for at in memmem::find_iter(&pdf, b"/ObjStm").take(MAX_STREAMS) {
         let near = &pdf[at..pdf.len().min(at + STREAM_WITHIN)];
         let Some(start) = memmem::find(near, b"stream") else {

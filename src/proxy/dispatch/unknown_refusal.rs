@@ -9,12 +9,16 @@ use std::time::{Instant, SystemTime};
 
 use super::{fallbacks::Fallbacks, overflow_retry::Guesses, provider_reply::ProviderReply};
 use crate::{
+    http::tasks::run_beside_tasks,
     provider::overflow::Overflow,
     proxy::{
         ClientRequest, PlacedRequest, PlannedRequest,
         plan::{halve_texts, log_cuts},
     },
 };
+
+/// How often a body is searched for parts of a wording, about.
+const SEARCHES: usize = 64;
 
 /// What became of the one try.
 #[derive(Default)]
@@ -111,8 +115,10 @@ impl UnknownRefusal {
 
     fn warn_of_wording(&self, request: &ClientRequest, placed: &PlacedRequest) {
         let body = request.parsed.conversation.as_ref().map(|it| &it.body[..]);
-        let registry = &request.app.registry;
-        registry.warn_unknown_wording(&placed.target, &self.wording, body.unwrap_or_default());
+        let (registry, body) = (&request.app.registry, body.unwrap_or_default());
+        run_beside_tasks(body.len() * SEARCHES, || {
+            registry.warn_unknown_wording(&placed.target, &self.wording, body);
+        });
     }
 }
 
