@@ -79,7 +79,8 @@ pub(in crate::guard) enum RequestCut {
     ClearEarly,
     /// Annotated texts go, by their priority, while the request is over its budget.
     LeaveOutTexts,
-    /// The one cut that makes room for requests to come: see [`Order::deep`].
+    /// The one cut that makes room for requests to come: see [`Order::deep`]. The user's newest message comes back with it,
+    /// where it was left out for a step that is old now.
     CutDeeply,
     /// The ledger of what is gone goes, until the next deep cut: before the newest step gets shorter, and again once the
     /// newest question is gone, which makes a ledger.

@@ -50,8 +50,8 @@ pub struct GuardMemory {
 }
 
 impl GuardMemory {
-    /// The message after the last one that is left out, counted without system messages; `None` if none is. It never moves
-    /// back. Some messages before it are kept.
+    /// The message after the last one that is left out, counted without system messages; `None` if none is. It moves
+    /// back only where the user's newest message comes back. Some messages before it are kept.
     pub fn boundary(&self) -> Option<u32> {
         Some(self.cut.as_ref()?.folded.last()?.1)
     }

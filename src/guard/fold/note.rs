@@ -137,6 +137,14 @@ impl<'a> Note<'a> {
         }
     }
 
+    /// Tells the note anew which units are left out.
+    pub(in crate::guard) fn tell_folded(&mut self, folded: &[bool]) {
+        (self.has_folds, self.has_facts, self.said) = (false, false, 0);
+        for at in (0..folded.len()).filter(|&at| folded[at]) {
+            self.add_folded(at);
+        }
+    }
+
     /// Tells the note that a unit is left out: it makes a preface, and its ledger longer.
     pub(in crate::guard) fn add_folded(&mut self, at: usize) {
         self.has_folds = true;

@@ -13,6 +13,7 @@ mod clear;
 mod cut;
 mod kept_units;
 mod last_resorts;
+mod question;
 mod reasoning;
 mod turn_rules;
 mod unit_weights;
@@ -210,8 +211,8 @@ impl Replay<'_> {
         let state = state.unwrap_or_else(|| CutState::new(units.len()));
         for unit in (0..units.len()).filter(|&unit| state.folded[unit]) {
             self.weights.drop_injections_before(unit, &state);
-            self.note.add_folded(unit);
         }
+        self.note.tell_folded(&state.folded);
         let is_quiet =
             self.budgets.early.is_none() && self.texts.is_empty() && !self.knowledge.is_cold;
         if is_quiet && self.is_below_least_mark() {
@@ -281,7 +282,8 @@ impl Replay<'_> {
             RequestCut::ClearEarly => self.clear_early(at, newest, now),
             RequestCut::LeaveOutTexts => self.leave_out_texts(at, now),
             RequestCut::CutDeeply => {
-                let is_due = excess > 0
+                let is_due = self.return_question(request, now)
+                    || excess > 0
                     || self.is_due_where_turn_begins(at, now)
                     || request.is_last && self.is_due_cold(at, now);
                 if is_due {

@@ -46,11 +46,16 @@ pub(in crate::guard) fn assemble_plan(
     let mut text_report = texts.collect_edits(&kept, sent_before, &mut edits);
     let digest = text_report.digest_figures();
     text_report.new = digest != knowledge.memory.texts;
+    // What the user asked may come back.
+    let mut limited = kept.clone();
+    for asked in units::list_newest_questions(view.units) {
+        limited[asked].fill(true);
+    }
     let mut memory = GuardMemory {
         basis: fit.basis,
         cut: Some(fit.state.to_mark(view.conversation, view.units))
             .filter(|mark| *mark != CutMark::default()),
-        limits: fit.replay.cuts.list_limits(&kept),
+        limits: fit.replay.cuts.list_limits(&kept, &limited),
         planned: units::count_messages_before(view.units, view.units.len()),
         texts: digest,
         scale: view.scale,

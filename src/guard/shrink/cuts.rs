@@ -93,11 +93,11 @@ impl<'a> MessageCuts<'a> {
         }
     }
 
-    /// What the session remembers of the cuts of kept messages.
-    pub(in crate::guard) fn list_limits(&self, kept: &[bool]) -> Vec<KeyedLimit> {
+    /// What the session remembers of the cuts of messages: of those that are kept, and how short `limited` ones were.
+    pub(in crate::guard) fn list_limits(&self, kept: &[bool], limited: &[bool]) -> Vec<KeyedLimit> {
         let texts = self.texts.limits_to_remember(kept);
         self.messages
-            .limits_to_remember(kept)
+            .limits_to_remember(limited)
             .chain(texts)
             .collect()
     }

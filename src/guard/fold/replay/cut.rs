@@ -19,10 +19,6 @@ use crate::{
 
 /// The newest units stay as they are while anything else can be cut, up to one part in this many of the room.
 const TAIL_SHARE: u32 = 10;
-/// The user's newest message stays up to one part in this many of the room, whatever else does not fit.
-const QUESTION_SHARE: u32 = 4;
-/// It also stays up to one part in this many of the window, which is more where there is hardly any room.
-const LEAST_QUESTION_SHARE: u32 = 32;
 /// Longer words are data, such as a hash or a file in base64: a ledger does not repeat them.
 const MAX_WORD_BYTES: usize = 100;
 
@@ -75,7 +71,7 @@ impl<'a> Replay<'a> {
     }
 
     /// Whether a cut that ends with no more than `goal` raw tokens clears anything or leaves it out.
-    fn can_free(&self, at: usize, newest: usize, goal: u32, now: &Moment) -> bool {
+    pub(super) fn can_free(&self, at: usize, newest: usize, goal: u32, now: &Moment) -> bool {
         let open = || now.kept.list_open(newest).iter().copied();
         let recent = self.clearing.recent_units_of_cuts(at);
         let clear =
@@ -210,42 +206,6 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Leaves the user's newest message out, if it takes much of the room and the newest step cannot get smaller. A short
-    /// message stays, since what is gone stays out. Then the request may be over its budget, and the proxy gives up what it adds.
-    pub(super) fn fold_newest_question(&mut self, at: usize, newest: usize, now: &mut Moment) {
-        let asked = self.list_long_questions(at, newest, now);
-        if asked.is_empty() {
-            return;
-        }
-        self.read_words(at, now);
-        now.ledger_is_due = true;
-        asked.into_iter().for_each(|unit| self.fold_unit(unit, now));
-        self.drop_settled(newest, now);
-    }
-
-    /// The user's newest messages that may go. Of many in a row, the newest stay.
-    pub(super) fn list_long_questions(&self, at: usize, newest: usize, now: &Moment) -> Vec<usize> {
-        let open = now.kept.list_open(newest).iter().copied();
-        let asks = |unit: &usize| self.asks_for_newest(*unit, now) && !now.kept.is_lasting(*unit);
-        let mut asked: Vec<usize> = open.filter(asks).collect();
-        let least = self.view.policy.window / LEAST_QUESTION_SHARE;
-        let mut left = (self.budgets.room(at) / QUESTION_SHARE).max(least);
-        while let Some(&last) = asked.last() {
-            // Without what the proxy adds behind it, which goes before the message does.
-            let unit = &self.view.units[last];
-            let tokens = match now.state.cleared[last] {
-                true => self.clearing.weigh(unit, &self.cuts.messages),
-                false => self.cuts.weigh_unit(unit),
-            };
-            if tokens > left {
-                break;
-            }
-            left -= tokens;
-            asked.pop();
-        }
-        asked
-    }
-
     /// Forgets units before `limit` that no further cut can change: those that are gone, and those that stay and get no
     /// smaller.
     pub(super) fn drop_settled(&self, limit: usize, now: &mut Moment) {
@@ -256,10 +216,6 @@ impl<'a> Replay<'a> {
         });
         let settled: Vec<bool> = settled.collect();
         now.kept.drop_settled(&settled, &now.state);
-    }
-
-    fn asks_for_newest(&self, unit: usize, now: &Moment) -> bool {
-        self.view.units[unit].kind == UnitKind::User && now.kept.is_of_newest_turn(unit)
     }
 
     /// The words that stand nowhere else any more, most worth first, within their part of the budget.

@@ -72,11 +72,22 @@ impl<'a> TurnRules<'a> {
             return None;
         }
         let mut neighbours = now.kept.list_neighbours(units).into_iter();
-        neighbours.find(|&(before, after)| {
-            let last = view.item(view.units[before].unbound_messages().end - 1);
-            let next = view.item(view.units[after].messages.start);
-            !prompt_placement::can_follow(last.author, next.author, &self.profile)
-        })
+        neighbours.find(|&(before, after)| !self.can_follow(before, after))
+    }
+
+    /// Whether unit `after` may stand behind unit `before`.
+    fn can_follow(&self, before: usize, after: usize) -> bool {
+        let view = self.view;
+        let last = view.item(view.units[before].unbound_messages().end - 1);
+        let next = view.item(view.units[after].messages.start);
+        prompt_placement::can_follow(last.author, next.author, &self.profile)
+    }
+
+    /// Whether a unit that was left out may come back between these.
+    pub(super) fn may_return(&self, before: Option<usize>, unit: usize, after: usize) -> bool {
+        let is_free = !self.view.conversation.format.rules().pairs_roles;
+        let follows = || before.is_none_or(|before| self.can_follow(before, unit));
+        is_free || self.can_follow(unit, after) && follows()
     }
 
     /// Where a course begins that leaves out all units before `begun`: earlier if the running turn would begin with an

@@ -1,0 +1,105 @@
+//! The user's newest message: when it goes, and how it comes back.
+
+use super::{Moment, Replay, Request};
+use crate::conversation::units::UnitKind;
+
+/// The user's newest message stays up to one part in this many of the room, whatever else does not fit.
+const QUESTION_SHARE: u32 = 4;
+/// It also stays up to one part in this many of the window, which is more where there is hardly any room.
+const LEAST_QUESTION_SHARE: u32 = 32;
+
+impl Replay<'_> {
+    /// Leaves the user's newest message out, if it takes much of the room and the newest step cannot get smaller. A short
+    /// message stays, since what is gone comes back with a later cut only. Then the request may be over its budget, and the proxy gives up what it adds.
+    pub(super) fn fold_newest_question(&mut self, at: usize, newest: usize, now: &mut Moment) {
+        let asked = self.list_long_questions(at, newest, now);
+        if asked.is_empty() {
+            return;
+        }
+        self.read_words(at, now);
+        now.ledger_is_due = true;
+        asked.into_iter().for_each(|unit| self.fold_unit(unit, now));
+        self.drop_settled(newest, now);
+    }
+
+    /// The user's newest messages that may go. Of many in a row, the newest stay.
+    pub(super) fn list_long_questions(&self, at: usize, newest: usize, now: &Moment) -> Vec<usize> {
+        let open = now.kept.list_open(newest).iter().copied();
+        let asks = |unit: &usize| self.asks_for_newest(*unit, now) && !now.kept.is_lasting(*unit);
+        let mut asked: Vec<usize> = open.filter(asks).collect();
+        let least = self.view.policy.window / LEAST_QUESTION_SHARE;
+        let mut left = (self.budgets.room(at) / QUESTION_SHARE).max(least);
+        while let Some(&last) = asked.last() {
+            // Without what the proxy adds behind it, which goes before the message does.
+            let unit = &self.view.units[last];
+            let tokens = match now.state.cleared[last] {
+                true => self.clearing.weigh(unit, &self.cuts.messages),
+                false => self.cuts.weigh_unit(unit),
+            };
+            if tokens > left {
+                break;
+            }
+            left -= tokens;
+            asked.pop();
+        }
+        asked
+    }
+
+    pub(super) fn asks_for_newest(&self, unit: usize, now: &Moment) -> bool {
+        self.view.units[unit].kind == UnitKind::User && now.kept.is_of_newest_turn(unit)
+    }
+
+    /// Takes the user's newest message back that was left out for one large step, where the request has room for it beside
+    /// its newest step, and a cut of what is old makes that room. That cut follows, so that what was sent before changes with
+    /// a cut only. Returns whether one is due for it.
+    pub(super) fn return_question(&mut self, request: Request, now: &mut Moment) -> bool {
+        let Request { at, newest, .. } = request;
+        let Some((unit, before, after)) = self.find_returning(at, newest, now) else {
+            return false;
+        };
+        let live = now.live;
+        now.live = live.saturating_add(self.weights.of_whole_unit(unit));
+        let goal = self.budgets.goal(at, self.find_low_water(at));
+        if self.over(at, now) == 0 || !self.can_free(at, newest, goal, now) {
+            now.live = live;
+            return false;
+        }
+        self.read_words(at, now);
+        // No state remembers whether it was cleared.
+        (now.state.folded[unit], now.state.cleared[unit]) = (false, false);
+        self.count_words(unit, false, 1, &mut now.visible);
+        now.kept.return_user(unit, before, after);
+        self.note.tell_folded(&now.state.folded);
+        true
+    }
+
+    /// The message that was left out of the newest turn and holds no annotated text, with the units before and after it, if it may stand between these
+    /// and fits beside the newest step.
+    fn find_returning(
+        &self,
+        at: usize,
+        newest: usize,
+        now: &Moment,
+    ) -> Option<(usize, Option<usize>, usize)> {
+        let all = self.view.units;
+        let unit = now.kept.find_gone_question()?;
+        let conversation = self.view.conversation;
+        let mut messages = all[unit].messages.clone();
+        let is_annotated = messages.any(|at| !conversation.annotations_of(at).is_empty());
+        if unit < self.note.begins || unit >= newest || is_annotated {
+            return None;
+        }
+        let step = (newest..=at).map(|unit| self.weights.of_unit(unit, &now.state));
+        let step = step.chain([self.weights.of_whole_unit(unit)]);
+        let note = self.note.weigh(self.note.most_of_ledger(&now.state));
+        if step.fold(note, u32::saturating_add) > self.budgets.room(at) {
+            return None;
+        }
+        let stands = |&it: &usize| !now.state.folded[it] && all[it].kind != UnitKind::System;
+        let before = (self.view.count_pinned()..unit).rev().find(stands);
+        let after = (unit + 1..=at).find(stands)?;
+        self.rules
+            .may_return(before, unit, after)
+            .then_some((unit, before, after))
+    }
+}
