@@ -39,9 +39,7 @@ async fn check_client(shape: ClientShape, wire: Wire) {
         ] {
             let count: usize = records.iter().map(|it| it.count(check)).sum();
             let _ = write!(told, ", {check:?} {count}");
-            // Cline's results without tools are messages of the user: nothing tells them from questions.
-            let is_known = shape == Cline && check == Check::Question;
-            if count > 0 && !is_known {
+            if count > 0 {
                 let faults = records.iter().flat_map(|it| &it.faults);
                 let mut faults = faults.filter(|it| it.check == check);
                 broken.push(format!("{check:?}: {:?}", faults.next()));

@@ -373,3 +373,116 @@ proptest! {
         prop_assert_eq!(spelt, plain);
     }
 }
+
+/// A question, a spoken answer, a text in the user's place behind it, and another answer.
+fn behind_an_answer(format: Format, texts: &[&str]) -> Conversation {
+    let blocks: Vec<Value> = texts
+        .iter()
+        .map(|text| json!({"type": "text", "text": text}))
+        .collect();
+    let entries = json!([
+        {"role": "user", "content": "Mend it"},
+        {"role": "assistant", "content": "<read_file><path>a</path></read_file>"},
+        {"role": "user", "content": blocks},
+        {"role": "assistant", "content": "Well."}]);
+    index(
+        format,
+        &json!({"model": "m", "max_tokens": 9, "messages": entries}),
+    )
+}
+
+#[test]
+fn results_that_clients_write_as_texts_are_part_of_the_step() {
+    let details = "<environment_details>\n12:00\n</environment_details>";
+    for format in [Format::Chat, Format::Messages] {
+        for (texts, expected) in [
+            (
+                &["[read_file for 'a.rs'] Result:", "fn a() {}", details][..],
+                true,
+            ),
+            (
+                &["[read_file for 'a.rs'] Result:\nfn a() {}\n<input> <message>b</message>"],
+                true,
+            ),
+            (
+                &["[execute_command for 'ls\n[a-z]*'] Result:\nTool", details],
+                true,
+            ),
+            (&["[list_files] Result: (see image below)"], true),
+            (
+                &[
+                    "[ERROR] You did not use a tool in your previous response! Go on.",
+                    details,
+                ],
+                true,
+            ),
+            (&["EXECUTION RESULT of [execute_bash]:\n/workspace"], true),
+            (&["OBSERVATION:\ntotal 3"], true),
+            (
+                &[
+                    "<tool_response>\n{\"a\": 1}\n</tool_response>\n<tool_response>b</tool_response>",
+                ],
+                true,
+            ),
+            (&["<tool_result>a</tool_result>", details], true),
+            // The user speaks, or may.
+            (
+                &[
+                    "[attempt_completion] Result:",
+                    "<feedback>\nAnd now the mast\n</feedback>",
+                    details,
+                ],
+                false,
+            ),
+            (
+                &["[ask_followup_question for 'Which?'] Result:\n<answer>\nThe mast\n</answer>"],
+                false,
+            ),
+            (&["[1] Result: it failed. Why?"], false),
+            (&["[read_file for 'a.rs'] failed"], false),
+            (&["Result: [read_file] Result:"], false),
+            (&["<tool_response>a</tool_response> What is that?"], false),
+            (&["<tool_response>a"], false),
+            (&["Observation: the sail is torn"], false),
+            (&[details], false),
+            (&[""], false),
+        ] {
+            let conversation = behind_an_answer(format, texts);
+            assert_eq!(
+                find_marks(&conversation),
+                [expected],
+                "{format:?} {texts:?}"
+            );
+            let units = split_units(&conversation);
+            let kinds: Vec<UnitKind> = units.iter().map(|unit| unit.kind).collect();
+            use UnitKind::{Assistant, Step, User};
+            match expected {
+                true => assert_eq!(kinds, [User, Step, Assistant], "{texts:?}"),
+                false => assert_eq!(kinds, [User, Assistant, User, Assistant], "{texts:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn the_head_of_a_result_ends_with_its_name() {
+    for (text, head) in [
+        (
+            "[read_file for 'é'] Result:\nfn",
+            Some("[read_file for 'é'] Result:"),
+        ),
+        ("\n [a] Result:", Some("\n [a] Result:")),
+        (
+            "EXECUTION RESULT of [f]:\nb",
+            Some("EXECUTION RESULT of [f]:"),
+        ),
+        ("[a for '] Result: ", Some("[a for '] Result:")),
+        ("[a for ", None),
+        ("", None),
+    ] {
+        let raw = escape_text(text);
+        let end = find_result_head(raw.as_bytes());
+        let told = end.map(|end| decode_text(&raw.as_bytes()[..end]).unwrap());
+        assert_eq!(told.as_deref(), head, "{text}");
+    }
+}

@@ -77,6 +77,10 @@ impl Splitter<'_> {
         {
             last.messages.end = at + 1;
             last.counted += 1;
+            // Results that are written as texts.
+            if last.kind == UnitKind::Assistant {
+                last.kind = UnitKind::Step;
+            }
             return;
         }
         let kind = match item.author {

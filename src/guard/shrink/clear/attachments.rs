@@ -2,14 +2,14 @@
 //! the words stay.
 //!
 //! An attachment is text between fences, text between the tags of a file, a document, or a text that takes much of the
-//! room: of that, beginning and end stay. Images are none: they can be neither shortened nor recalled. A message of which
+//! room: of that, beginning and end stay. The texts of a result that the client writes as texts are. Images are none: they can be neither shortened nor recalled. A message of which
 //! caps or priorities may edit a text (see [`crate::guard::shrink::priority`]) has none.
 
 mod enclosed_text;
 
 use super::parts;
 use crate::{
-    conversation::{BlockKind, Content, Priority, edit::Edits},
+    conversation::{BlockKind, Content, Priority, client_text, edit::Edits},
     guard::{
         request::{estimate::sum_tokens, view::RequestView},
         shrink::shortened_messages,
@@ -184,13 +184,17 @@ fn list_attachments(view: RequestView<'_>, at: usize, limit: AttachmentLimit) ->
         return Vec::new();
     }
     let mut found = Vec::new();
+    let add_texts = match conversation.holds_written_result(message) {
+        true => add_client_text,
+        false => add_attached_texts,
+    };
     if let Content::Text(text) = message.content {
-        add_attached_texts(view, text, limit, &mut found);
+        add_texts(view, text, limit, &mut found);
         return found;
     }
     for block in conversation.blocks_of(message) {
         match block.kind {
-            BlockKind::Text(text) => add_attached_texts(view, text, limit, &mut found),
+            BlockKind::Text(text) => add_texts(view, text, limit, &mut found),
             BlockKind::Opaque => {
                 if let Some(text) = conversation.find_document_text(block.span) {
                     add_text(view, block.span, text.span, &mut found);
@@ -222,6 +226,20 @@ fn add_text(view: RequestView<'_>, measured: Span, inner: Span, found: &mut Vec<
         what: Attached::Text { measured, inner },
         tokens: weigh_span(view, inner),
     });
+}
+
+/// Adds a text of a result that is written as a text, but for what names it as one.
+fn add_client_text(
+    view: RequestView<'_>,
+    text: JsonString,
+    _: AttachmentLimit,
+    found: &mut Vec<Attachment>,
+) {
+    let raw = view.conversation.raw_bytes(text);
+    let head = client_text::find_result_head(raw).unwrap_or(0);
+    if head < raw.len() {
+        add_text(view, text.span, text.span.part(head..raw.len()), found);
+    }
 }
 
 /// Adds what is attached in a text; the whole text, if what stands beside the attachments takes much of the room.

@@ -33,7 +33,15 @@ impl ShortenedMessages<'_> {
         if self.view.item(first).author == Author::User {
             return self.tighten_attachments(first, excess);
         }
-        let taken = self.tighten_results(messages, excess);
+        let mut taken = self.tighten_results(messages.clone(), excess);
+        // Results that are written as texts.
+        for at in messages {
+            let left = excess.saturating_sub(taken);
+            let item = self.view.item(at);
+            if left > 0 && self.view.conversation.holds_written_result(item) {
+                taken = taken.saturating_add(self.tighten_attachments(at, left));
+            }
+        }
         match excess.saturating_sub(taken) {
             left if left > 0 && self.view.item(first).author == Author::Model => {
                 taken.saturating_add(self.tighten_calls(first, left))
