@@ -65,12 +65,12 @@ impl App {
     /// The TLS roots cannot be read, the data directory cannot be written, or spans cannot be exported.
     pub fn new(config: Config, store: Arc<dyn Store>) -> io::Result<Self> {
         let server = &config.server;
-        let secret = match &server.secret {
-            Some(secret) => InstallationSecret::from_bytes(*secret.reveal()),
-            None => {
-                InstallationSecret::load_or_create(&server.data_dir).map_err(io::Error::other)?
-            }
+        let secret = match (&server.secret, server.data_dir.path()) {
+            (Some(secret), _) => Ok(InstallationSecret::from_bytes(*secret.reveal())),
+            (None, Some(folder)) => InstallationSecret::load_or_create(folder),
+            (None, None) => InstallationSecret::random(),
         };
+        let secret = secret.map_err(io::Error::other)?;
         let client_limits = Arc::default();
         let metrics = Arc::new(Metrics::default());
         let ratios = Arc::<TokenRatios>::default();

@@ -40,6 +40,7 @@ mod model_rules;
 mod overflow;
 mod pages;
 mod passthrough;
+mod places;
 mod priority;
 mod provider_errors;
 mod recall;
