@@ -43,6 +43,8 @@ settings! {
         pub header_timeout: Duration = s.read_millis("header_timeout_ms", 15_000, 1);
         /// Between two reads of a request body.
         pub body_timeout: Duration = s.read_millis("body_timeout_ms", 30_000, 1);
+        /// How long the listener stays open after the signal to stop, for balancers to find that the proxy is not ready.
+        pub drain_delay: Duration = s.read_millis("drain_delay_ms", 0, 0);
         /// How long a drain waits for running answers.
         pub drain_timeout: Duration = s.read_millis("drain_timeout_ms", 30_000, 0);
         pub data_dir: DataDir = DataDir::read(s);

@@ -54,7 +54,9 @@ pub struct App {
     pub summary_tasks: Tasks,
     pub summary_jobs: Arc<SummaryJobs>,
     client_limits: Arc<LimitMap<String>>,
-    /// Cancelled when a drain begins. The same under all settings.
+    /// Cancelled at the signal to stop: not ready any more. The same under all settings.
+    pub stopping: CancellationToken,
+    /// Cancelled when a drain begins, `server.drain_delay` later. The same under all settings.
     pub draining: CancellationToken,
     /// Cancelled when listeners have to subscribe again: other settings replace these, or a drain begins.
     pub listening: CancellationToken,
@@ -96,6 +98,7 @@ impl App {
             tasks: Tasks::default(),
             summary_tasks: Tasks::default(),
             client_limits,
+            stopping: CancellationToken::new(),
             listening: draining.child_token(),
             draining,
             config,

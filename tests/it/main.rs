@@ -58,6 +58,7 @@ mod rows;
 mod secrets;
 mod session;
 mod shutdown;
+mod shutdown_behind;
 mod silent;
 mod size_refusals;
 mod stored;

@@ -179,7 +179,7 @@ fn the_folder_of_a_variable_replaces_the_one_of_the_home_and_a_relative_one_does
         [machine.path("home/.local/state/plimsoll")]
     );
     let homeless = Environment::from_iter([("HOME", "")]);
-    assert_eq!(list_data_folders(&homeless), [PathBuf::new(); 0]);
+    assert!(list_data_folders(&homeless).is_empty());
 }
 
 #[test]
