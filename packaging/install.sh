@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs Plimsoll: fetches the archive for this system, checks its SHA-256, and puts the program into ~/.local/bin.
+# Installs Plimsoll: fetches the archive for this system, checks its SHA-256, and puts the program into ~/.local/bin, with
+# its other name, plimsoll-proxy.
 #
 #   PLIMSOLL_BASE_URL=https://… sh install.sh
 #
@@ -7,7 +8,7 @@
 # PLIMSOLL_PREFIX    where to install: PREFIX/bin/plimsoll. Unset: ~/.local
 # PLIMSOLL_TARGET    the archive to take, such as x86_64-unknown-linux-musl. Unset: found out
 #
-# Needs curl or wget, tar, and sha256sum or shasum. Writes the program and nothing else; needs no root.
+# Needs curl or wget, tar, and sha256sum or shasum. Writes these two and nothing else; needs no root.
 set -eu
 
 # The release writes its own address here.
@@ -40,12 +41,12 @@ targets() {
   case "$(uname -m)" in
     x86_64 | amd64) machine=x86_64 ;;
     aarch64 | arm64) machine=aarch64 ;;
-    *) fail "there is no archive for $(uname -m); build it with cargo install plimsoll" ;;
+    *) fail "there is no archive for $(uname -m); build it with cargo install plimsoll-proxy" ;;
   esac
   case "$(uname -s)" in
     Linux) echo "$machine-unknown-linux-gnu $machine-unknown-linux-musl" ;;
     Darwin) echo "$machine-apple-darwin" ;;
-    *) fail "there is no archive for $(uname -s); build it with cargo install plimsoll" ;;
+    *) fail "there is no archive for $(uname -s); build it with cargo install plimsoll-proxy" ;;
   esac
 }
 
@@ -75,6 +76,7 @@ main() {
       cp "$program" "$prefix/bin/.plimsoll.new"
       chmod 755 "$prefix/bin/.plimsoll.new"
       mv "$prefix/bin/.plimsoll.new" "$prefix/bin/plimsoll"
+      ln -sf plimsoll "$prefix/bin/plimsoll-proxy"
       echo "$version is installed as $prefix/bin/plimsoll"
       case ":$PATH:" in
         *":$prefix/bin:"*) ;;

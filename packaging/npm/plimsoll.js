@@ -8,7 +8,7 @@ const { constants } = require("node:os");
 const { platform, arch } = process;
 // Alpine and others have no glibc.
 const musl = platform === "linux" && !process.report.getReport().header.glibcVersionRuntime;
-const name = `@plimsoll/${platform}-${arch}${musl ? "-musl" : ""}`;
+const name = `plimsoll-proxy-${platform}-${arch}${musl ? "-musl" : ""}`;
 
 let program;
 try {

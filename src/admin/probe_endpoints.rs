@@ -22,7 +22,7 @@ pub fn answer_health() -> Response<Body> {
 /// Readiness: `ready`, or 503 and `draining`. The breakers of providers are shown but do not count,
 /// since other replicas would pass over the same providers.
 pub fn answer_readiness(app: &App) -> Response<Body> {
-    let (status, word) = match app.draining.is_cancelled() {
+    let (status, word) = match app.stopping.is_cancelled() {
         true => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
         false => (StatusCode::OK, "ready"),
     };

@@ -121,6 +121,10 @@ fn describe_setting(setting: &Setting, config: &Config, registry: &Registry) -> 
             Ok(provider) => provider.name.to_string(),
             Err(_) => "none: a name that no provider claims is refused".to_owned(),
         },
+        ("server.data_dir", _) => match config.server.data_dir.path() {
+            Some(path) => path.display().to_string(),
+            None => "memory: no folder can be written".to_owned(),
+        },
         ("server.max_body_bytes", _) => config.server.max_body_bytes.to_string(),
         ("guard.system_share", _) => format!("{:.3}", guard.system_share),
         ("guard.max_prompt_tokens", _) => guard

@@ -79,6 +79,7 @@ fn log_startup(loaded: &LoadedConfig, listener: &TcpListener) -> io::Result<()> 
     tracing::info!(
         %listen,
         settings = loaded.file.as_ref().map(|path| path.display().to_string()),
+        data_dir = config.server.data_dir.path().map(|path| path.display().to_string()),
         clients = config.clients.len(),
         guard = config.guard.enabled,
         max_body_bytes = config.server.max_body_bytes,

@@ -47,7 +47,7 @@ pub use provider::{Auth, CacheMarkers, PROXY_HEADER_PREFIX, PROXY_KEY, ProviderC
 pub use recovery::{AddTools, Language, RecoveryConfig};
 pub use responses::{ClientCompaction, ResponsesConfig, ResponsesWebsocket};
 pub use retry::{CatalogueConfig, RetryConfig};
-pub use server::ServerConfig;
+pub use server::{DataDir, ServerConfig};
 pub use store::{RedisConfig, StoreConfig, StorePlace};
 pub use traces::TracesConfig;
 
@@ -99,6 +99,11 @@ impl Config {
         }
         problems.extend(missing);
         Err(Problems(problems))
+    }
+
+    /// Whether more than the list of models would lie in the data directory.
+    fn keeps_files(&self) -> bool {
+        self.server.secret.is_none() || self.store.place == StorePlace::File
     }
 
     /// Whether any source sets the key, so that it is not at its default.

@@ -1,9 +1,16 @@
 //! Settings of the server: its address, the limits of connections and bodies, the data directory.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use super::{
-    loading::section::{Section, settings},
+    loading::{
+        places::{can_write, list_data_folders},
+        section::{Section, Visibility, settings},
+    },
     secret::SecretKey,
 };
 
@@ -36,9 +43,11 @@ settings! {
         pub header_timeout: Duration = s.read_millis("header_timeout_ms", 15_000, 1);
         /// Between two reads of a request body.
         pub body_timeout: Duration = s.read_millis("body_timeout_ms", 30_000, 1);
+        /// How long the listener stays open after the signal to stop, for balancers to find that the proxy is not ready.
+        pub drain_delay: Duration = s.read_millis("drain_delay_ms", 0, 0);
         /// How long a drain waits for running answers.
         pub drain_timeout: Duration = s.read_millis("drain_timeout_ms", 30_000, 0);
-        pub data_dir: PathBuf = read_data_dir(s).into();
+        pub data_dir: DataDir = DataDir::read(s);
         /// The installation's secret; unset: the one in `data_dir`.
         pub secret: Option<SecretKey> = s.explain_unset("data_dir/secret, made on the first start")
             .read_named_key("secret_env");
@@ -56,13 +65,70 @@ impl ServerConfig {
     }
 }
 
-fn read_data_dir(s: &mut Section) -> String {
-    let written = s.read_plain("data_dir", "data".to_owned());
-    if written.is_empty() {
-        let message = "must name a directory; write \".\" for the working directory";
-        s.refuse_text("data_dir", &written, message);
+/// Where the files of the proxy lie.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DataDir {
+    path: Option<PathBuf>,
+    /// Those that were considered, the strongest first.
+    places: Vec<PathBuf>,
+}
+
+impl<P: Into<PathBuf>> From<P> for DataDir {
+    fn from(path: P) -> Self {
+        let path = path.into();
+        Self {
+            places: vec![path.clone()],
+            path: Some(path),
+        }
     }
-    written
+}
+
+impl DataDir {
+    /// The setting, or else the first of the usual folders that can be written.
+    fn read(s: &mut Section) -> Self {
+        s.explain_unset("a folder of the user's or the service's state");
+        match s.read_option::<String>("data_dir", Visibility::Plain) {
+            Some(written) => {
+                if written.is_empty() {
+                    let message = "must name a directory; write \".\" for the working directory";
+                    s.refuse_text("data_dir", &written, message);
+                }
+                Self::from(written)
+            }
+            None => {
+                let places = list_data_folders(s.environment);
+                Self {
+                    path: places.iter().find(|place| can_write(place)).cloned(),
+                    places,
+                }
+            }
+        }
+    }
+
+    /// `None`: no folder can be written, and what the proxy would keep lives as long as the process.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Whether both come from the same settings. Which of the usual folders can be written may change meanwhile.
+    pub(crate) fn has_same_places(&self, other: &Self) -> bool {
+        self.places == other.places
+    }
+
+    /// Why nothing is kept, where there is no [`Self::path`].
+    pub(crate) fn explain_memory(&self) -> String {
+        let tried = self.places.iter().map(|place| place.display().to_string());
+        let why = match tried.collect::<Vec<_>>().join(", ") {
+            tried if tried.is_empty() => {
+                "no variable names a folder (HOME, STATE_DIRECTORY)".to_owned()
+            }
+            tried => format!("no file can be made in {tried}"),
+        };
+        format!(
+            "{why}: what would lie there, as the secret and sessions without store.url, ends with the process; set it \
+             to a folder that can be written"
+        )
+    }
 }
 
 /// SECURITY: without client keys anyone who reaches the port spends the user's money. So the proxy then listens

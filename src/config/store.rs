@@ -84,6 +84,17 @@ impl StoreConfig {
         self.timeout * 4 / 5
     }
 
+    /// The same in memory, within the limits for that.
+    pub fn limited_to_memory(&self) -> Self {
+        let (sessions, bytes) = StorePlace::Memory.default_limits();
+        Self {
+            place: StorePlace::Memory,
+            max_sessions: self.max_sessions.min(sessions),
+            max_bytes: self.max_bytes.min(bytes),
+            ..self.clone()
+        }
+    }
+
     /// How long the end of an answer waits until its state is stored.
     pub fn save_timeout(&self) -> Duration {
         self.timeout / 5

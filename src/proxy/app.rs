@@ -54,7 +54,9 @@ pub struct App {
     pub summary_tasks: Tasks,
     pub summary_jobs: Arc<SummaryJobs>,
     client_limits: Arc<LimitMap<String>>,
-    /// Cancelled when a drain begins. The same under all settings.
+    /// Cancelled at the signal to stop: not ready any more. The same under all settings.
+    pub stopping: CancellationToken,
+    /// Cancelled when a drain begins, `server.drain_delay` later. The same under all settings.
     pub draining: CancellationToken,
     /// Cancelled when listeners have to subscribe again: other settings replace these, or a drain begins.
     pub listening: CancellationToken,
@@ -65,12 +67,12 @@ impl App {
     /// The TLS roots cannot be read, the data directory cannot be written, or spans cannot be exported.
     pub fn new(config: Config, store: Arc<dyn Store>) -> io::Result<Self> {
         let server = &config.server;
-        let secret = match &server.secret {
-            Some(secret) => InstallationSecret::from_bytes(*secret.reveal()),
-            None => {
-                InstallationSecret::load_or_create(&server.data_dir).map_err(io::Error::other)?
-            }
+        let secret = match (&server.secret, server.data_dir.path()) {
+            (Some(secret), _) => Ok(InstallationSecret::from_bytes(*secret.reveal())),
+            (None, Some(folder)) => InstallationSecret::load_or_create(folder),
+            (None, None) => InstallationSecret::random(),
         };
+        let secret = secret.map_err(io::Error::other)?;
         let client_limits = Arc::default();
         let metrics = Arc::new(Metrics::default());
         let ratios = Arc::<TokenRatios>::default();
@@ -96,6 +98,7 @@ impl App {
             tasks: Tasks::default(),
             summary_tasks: Tasks::default(),
             client_limits,
+            stopping: CancellationToken::new(),
             listening: draining.child_token(),
             draining,
             config,

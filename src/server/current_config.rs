@@ -40,7 +40,7 @@ impl CurrentConfig {
     /// # Errors
     /// The TLS roots, the data directory or the store cannot be used.
     pub async fn new(config: Config) -> io::Result<Self> {
-        let store = store::open_store(&config.store, &config.server.data_dir).await?;
+        let store = store::open_store(&config.store, config.server.data_dir.path()).await?;
         Self::with_store(config, store)
     }
 

@@ -21,7 +21,7 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderValue, Request, Response, Version, header::CONNECTION};
+use http::{HeaderValue, Request, Response, StatusCode, Version, header::CONNECTION};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -65,7 +65,8 @@ const FIRST_WITHIN: Duration = Duration::from_secs(1);
 /// hyper refuses less.
 const LEAST_HEADER_BYTES: usize = 8_192;
 
-/// Serves until `stop` completes, then drains: no new connections, running answers may end within `drain_timeout`.
+/// Serves until `stop` completes, and for `drain_delay` longer without being ready. Then it drains: no new connections,
+/// running answers may end within `drain_timeout`.
 ///
 /// # Errors
 /// The server could not be set up. No client and no provider can end it.
@@ -80,6 +81,20 @@ pub async fn serve(
     // Pulls what this and other replicas published before. Requests do not wait for it.
     tasks.spawn(async move { app.replica_sync.pull(&app.registry, false).await });
     let graceful = GracefulShutdown::new();
+    let stop = async {
+        stop.await;
+        let app = current.app();
+        app.stopping.cancel();
+        let delay = app.config.server.drain_delay;
+        if !delay.is_zero() {
+            let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+            tracing::info!(
+                delay_ms,
+                "not ready any more; the port closes after the delay"
+            );
+        }
+        sleep(delay).await;
+    };
     tokio::pin!(stop);
     loop {
         let accepted = async {
@@ -215,6 +230,7 @@ async fn answer_request(
     let version = parts.version;
     let is_local = is_local_client(&app.clients, &parts.headers);
     let mut body = RequestBody::new(&parts.headers, body);
+    let mut must_close = false;
     let answer = match handle_request(&app, parts, &mut body, &mut record).await {
         Ok(answer) => answer,
         Err(failure) => {
@@ -224,14 +240,17 @@ async fn answer_request(
             };
             body.drain_refused(app.config.server.max_body_bytes).await;
             record.outcome = Some(failure.code());
-            let mut answer = answer::failure_response(errors, asks, &failure);
             // The rest of the body stays unread, so no request can follow on this connection.
-            if failure.leaves_body() && version == Version::HTTP_11 {
-                let close = HeaderValue::from_static("close");
-                answer.headers_mut().insert(CONNECTION, close);
-            }
-            answer
+            must_close = failure.leaves_body();
+            answer::failure_response(errors, asks, &failure)
         }
     };
-    Ok(record.attach_to_response(answer))
+    let mut answer = record.attach_to_response(answer);
+    // Balancers keep idle connections. At the end of the delay, the next request could meet the close of one.
+    must_close |= app.stopping.is_cancelled() && answer.status() != StatusCode::SWITCHING_PROTOCOLS;
+    if must_close && version == Version::HTTP_11 {
+        let close = HeaderValue::from_static("close");
+        answer.headers_mut().insert(CONNECTION, close);
+    }
+    Ok(answer)
 }

@@ -183,10 +183,16 @@ pub const MAX_SHARED: usize = 4_096;
 /// # Errors
 /// The file belongs to another process, a newer release wrote to the file or the server, or an address is invalid. A
 /// server that does not answer within two seconds is no error: requests go on without it.
-pub async fn open_store(config: &StoreConfig, data_dir: &Path) -> io::Result<Arc<dyn Store>> {
+pub async fn open_store(
+    config: &StoreConfig,
+    data_dir: Option<&Path>,
+) -> io::Result<Arc<dyn Store>> {
     match &config.place {
         StorePlace::Memory => Ok(Arc::new(memory::MemoryStore::new(config))),
-        StorePlace::File => Ok(Arc::new(file::FileStore::open(config, data_dir)?)),
+        StorePlace::File => Ok(match data_dir {
+            Some(folder) => Arc::new(file::FileStore::open(config, folder)?),
+            None => Arc::new(memory::MemoryStore::new(&config.limited_to_memory())),
+        }),
         #[cfg(feature = "redis")]
         StorePlace::Redis(server) => {
             let store = redis::RedisStore::open(config, server)?;

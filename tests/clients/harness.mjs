@@ -368,7 +368,14 @@ export async function serve(text, environment = {}) {
     const child = spawn(binary(), ["serve", "--config", "config.toml", "--listen", `127.0.0.1:${port}`], {
       cwd: folder,
       // Storing a session may be slow on a busy machine, and the next request must find it. Nobody outside is asked.
-      env: { PLIMSOLL_STORE__TIMEOUT_MS: "5000", PLIMSOLL_CATALOGUE__URL: "", ...process.env, ...environment },
+      // What is kept lies in the folder, unless the configuration says where.
+      env: {
+        PLIMSOLL_STORE__TIMEOUT_MS: "5000",
+        PLIMSOLL_CATALOGUE__URL: "",
+        STATE_DIRECTORY: folder,
+        ...process.env,
+        ...environment,
+      },
       stdio: ["ignore", log, log],
     });
     closeSync(log);

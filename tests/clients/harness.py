@@ -555,7 +555,8 @@ def serving(config, environment=None):
         folder = Path(folder)
         (folder / "config.toml").write_text(config)
         # Storing a session may be slow on a busy machine, and the next request must find it. Nobody outside is asked.
-        usual = {"PLIMSOLL_STORE__TIMEOUT_MS": "5000", "PLIMSOLL_CATALOGUE__URL": ""}
+        # What is kept lies in the folder, unless the configuration says where.
+        usual = {"PLIMSOLL_STORE__TIMEOUT_MS": "5000", "PLIMSOLL_CATALOGUE__URL": "", "STATE_DIRECTORY": str(folder)}
         process, port = start(folder, {**usual, **os.environ, **(environment or {})})
         try:
             yield f"http://127.0.0.1:{port}"

@@ -76,7 +76,9 @@ def test_the_proxy_is_that_of_the_image():
     assert f"CMD {json.dumps(service['healthcheck']['test'][1:])}\n" in image
     # Longer than answers may take to end; see docs/operations/deploy.md.
     drain_ms = int(re.search(r"drain_timeout_ms = (\d+)", (ROOT / "config.toml").read_text())[1])
-    assert int(service["stop_grace_period"].removesuffix("s")) * 1000 >= drain_ms + 10_000
+    delay_ms = service["environment"]["PLIMSOLL_SERVER__DRAIN_DELAY_MS"]
+    assert f"PLIMSOLL_SERVER__DRAIN_DELAY_MS={delay_ms}\n" in image
+    assert int(service["stop_grace_period"].removesuffix("s")) * 1000 >= int(delay_ms) + drain_ms + 10_000
 
 
 def test_compose_takes_the_file(deployed):

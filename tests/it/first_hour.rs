@@ -16,6 +16,7 @@ fn run(
 ) -> Output {
     std::fs::write(folder.join("config.toml"), settings).unwrap();
     Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(["--config", "config.toml"])
         .args(args)
         .current_dir(folder)
         .env_clear()

@@ -3,7 +3,7 @@
 use std::{fs, path::Path, process::Command};
 
 use crate::support::{
-    COMPLETION, ScriptedProvider, answer,
+    COMPLETION, ScriptedProvider, answer, at_home,
     generate::{ConversationSize, Recipe, SHAPES, Session},
     model_with_window,
 };
@@ -17,7 +17,7 @@ const WINDOW: u32 = 16_384;
 fn inspect(body: &[u8], folder: &Path) -> (Value, Vec<u8>) {
     let (input, output) = (folder.join("in.json"), folder.join("out.json"));
     fs::write(&input, body).unwrap();
-    let done = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+    let done = at_home(&mut Command::new(env!("CARGO_BIN_EXE_plimsoll")), folder)
         .current_dir(folder)
         .arg("inspect")
         .arg(&input)

@@ -4,6 +4,7 @@ mod commands;
 mod links;
 mod log;
 mod maintainers;
+mod packages;
 mod sources;
 
 use std::{

@@ -10,8 +10,8 @@ use tokio::{
 };
 
 use crate::support::{
-    COMPLETION, DONE, FINISH, SOON, ScriptedProvider, TEXT, TestStore, answer, endless_stream,
-    next, stalled_stream, within_time,
+    COMPLETION, DONE, FINISH, RunningProxy, SOON, ScriptedProvider, TEXT, TestStore, answer,
+    endless_stream, next, stalled_stream, within_time,
 };
 #[cfg(unix)]
 use crate::support::{Process, Settings, TestClient};
@@ -40,6 +40,116 @@ async fn a_drain_lets_running_answers_end() {
         assert_eq!(rest, format!("{FINISH}{DONE}"));
     }
     proxy.wait_until_gone().await;
+}
+
+/// For the delay, all goes on but that the proxy is not ready and that no connection of HTTP/1.1 is kept.
+#[tokio::test]
+async fn a_stopping_proxy_serves_on_for_the_delay_without_being_ready() {
+    let up = ScriptedProvider::start().await;
+    let mut proxy = up
+        .proxy()
+        .set(|config| config.server.drain_delay = Duration::from_secs(600))
+        .start()
+        .await;
+    let mut idle = TcpStream::connect(proxy.address).await.unwrap();
+    let before = ask_ready(&mut idle).await;
+    assert!(
+        before.starts_with("HTTP/1.1 200 OK\r\n") && !before.contains("connection: "),
+        "{before}"
+    );
+    let h2 = proxy.client_h2();
+    assert_eq!(h2.get("/readyz").await.status, 200);
+    let unused = TcpStream::connect(proxy.address).await.unwrap();
+    up.script_next(stalled_stream());
+    let streaming = proxy.client();
+    let mut running = streaming
+        .begin(streaming.chat_request(ASK))
+        .await
+        .into_body();
+    assert_eq!(next(&mut running).await, TEXT);
+    proxy.stop();
+    let draining = async { while h2.get("/readyz").await.status != 503 {} };
+    within_time(draining).await;
+
+    // The idle connection is there for one more request, and says that it is the last.
+    let last = ask_ready(&mut idle).await;
+    assert!(last.starts_with("HTTP/1.1 503"), "{last}");
+    assert!(
+        last.contains("connection: close\r\n") && last.contains("draining"),
+        "{last}"
+    );
+    assert_eq!(within_time(idle.read(&mut [0; 9])).await.unwrap(), 0);
+    // So is one that was opened and not yet used, as balancers do, and a new one.
+    let mut fresh = TcpStream::connect(proxy.address).await.unwrap();
+    for connection in [&mut { unused }, &mut fresh] {
+        let answered = ask_ready(connection).await;
+        assert!(answered.contains("connection: close\r\n"), "{answered}");
+    }
+    // Errors say so too, and answers in a stream.
+    let raw = send_raw(&proxy, "GET /nowhere HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+    assert!(
+        raw.starts_with("HTTP/1.1 404") && raw.contains("connection: close\r\n"),
+        "{raw}"
+    );
+    up.script_next([answer("200 OK", "", COMPLETION)]);
+    let body = ASK.replace("true", "false");
+    let request = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let raw = send_raw(&proxy, &request).await;
+    assert!(
+        raw.starts_with("HTTP/1.1 200") && raw.contains("connection: close\r\n"),
+        "{raw}"
+    );
+    // Streams end whole.
+    up.release_stalled();
+    let rest = within_time(running.collect()).await.unwrap().to_bytes();
+    assert_eq!(rest, format!("{FINISH}{DONE}"));
+}
+
+#[tokio::test]
+async fn after_the_delay_the_port_closes_and_the_proxy_ends() {
+    let up = ScriptedProvider::start().await;
+    let mut proxy = up
+        .proxy()
+        .set(|config| config.server.drain_delay = SOON)
+        .start()
+        .await;
+    let idle = proxy.client();
+    assert_eq!(idle.get("/readyz").await.status, 200);
+    proxy.stop();
+    proxy.wait_until_gone().await;
+    assert!(TcpStream::connect(proxy.address).await.is_err());
+}
+
+/// The head and the body of the answer of `/readyz`.
+async fn ask_ready(connection: &mut TcpStream) -> String {
+    let asked = connection.write_all(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    asked.await.unwrap();
+    let mut seen = String::new();
+    let whole = async {
+        while !seen.ends_with("\"}") {
+            let mut bytes = [0; 4_096];
+            let read = connection.read(&mut bytes).await.unwrap();
+            assert!(read > 0, "{seen}");
+            seen += std::str::from_utf8(&bytes[..read]).unwrap();
+        }
+    };
+    within_time(whole).await;
+    seen
+}
+
+/// The whole answer on a connection of its own, up to the end of that.
+async fn send_raw(proxy: &RunningProxy, request: &str) -> String {
+    let mut connection = TcpStream::connect(proxy.address).await.unwrap();
+    connection.write_all(request.as_bytes()).await.unwrap();
+    let mut seen = String::new();
+    within_time(connection.read_to_string(&mut seen))
+        .await
+        .unwrap();
+    seen
 }
 
 #[tokio::test]

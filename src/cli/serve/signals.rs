@@ -13,9 +13,11 @@ pub(super) struct Signals {
 }
 
 impl Signals {
+    /// SIGHUP says that the terminal of the start is gone, and stops; or else it reloads. Where it was ignored at the
+    /// start, as by `nohup`, it stays ignored.
     #[cfg(unix)]
     pub(super) fn new() -> io::Result<Self> {
-        use std::task::Context;
+        use std::{future::ready, task::Context};
 
         use tokio::signal::unix::{SignalKind, signal};
 
@@ -29,9 +31,20 @@ impl Signals {
         };
         let interrupt = named("SIGINT", SignalKind::interrupt())?;
         let terminate = named("SIGTERM", SignalKind::terminate())?;
+        let stop = stream::select(interrupt, terminate);
+        if is_hangup_ignored() {
+            return Ok(Self {
+                stop: stop.boxed(),
+                reload: stream::pending().boxed(),
+            });
+        }
+        let had_terminal = has_terminal();
+        let lost_terminal = move || had_terminal && !has_terminal();
+        let hangup = || named(HANGUP, SignalKind::hangup());
+        let stops = hangup()?.filter(move |_| ready(lost_terminal()));
         Ok(Self {
-            stop: stream::select(interrupt, terminate).boxed(),
-            reload: named("SIGHUP", SignalKind::hangup())?.boxed(),
+            stop: stream::select(stop, stops).boxed(),
+            reload: hangup()?.filter(move |_| ready(!lost_terminal())).boxed(),
         })
     }
 
@@ -52,7 +65,30 @@ impl Signals {
     }
 }
 
-/// Cancels `stopping` at the first signal, and returns at the second, after which running answers are cut off.
+const HANGUP: &str = "SIGHUP";
+
+/// Whether there is a terminal that could hang up. Only Linux tells whether the signal was ignored at the start, so that
+/// elsewhere it never stops the proxy.
+#[cfg(unix)]
+fn has_terminal() -> bool {
+    cfg!(target_os = "linux") && std::fs::File::open("/dev/tty").is_ok()
+}
+
+#[cfg(unix)]
+fn is_hangup_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mut ignored = status
+        .lines()
+        .filter_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = ignored
+        .next()
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // SIGHUP is the first signal.
+    mask.is_some_and(|mask| mask & 1 == 1)
+}
+
+/// Cancels `stopping` at the first signal, and returns at the second, after which running answers are cut off. A terminal
+/// that closes sends SIGHUP more than once, which is no second one.
 pub(super) async fn wait_for_second_stop(
     mut stop: BoxStream<'static, &'static str>,
     stopping: &CancellationToken,
@@ -60,6 +96,7 @@ pub(super) async fn wait_for_second_stop(
     let signal = stop.next().await;
     tracing::info!(signal, "stopping: waiting for running answers");
     stopping.cancel();
-    let signal = stop.next().await;
+    let mut again = stop.filter(|signal| std::future::ready(*signal != HANGUP));
+    let signal = again.next().await;
     tracing::warn!(signal, "second stop signal: running answers are cut off");
 }

@@ -30,7 +30,10 @@ impl Change {
         let (old, new) = (&running.server, &next.server);
         let waiting = list_differing([
             ("server.listen", new.listen != old.listen),
-            ("server.data_dir", new.data_dir != old.data_dir),
+            (
+                "server.data_dir",
+                !new.data_dir.has_same_places(&old.data_dir),
+            ),
             ("server.secret_env", new.secret != old.secret),
             ("store", next.store != running.store),
             ("traces", next.traces != running.traces),

@@ -1,38 +1,75 @@
-//! The variables of the environment, as an input: only [`Environment::from_process`] reads those of the process.
+//! The environment as an input: only [`Environment::from_process`] reads that of the process.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::BTreeMap,
+    fmt, fs,
+    path::{Path, PathBuf},
+};
 
-/// The variables of the environment.
+/// The variables of the environment, and the working directory.
 #[derive(Clone, Default)]
-pub struct Environment(BTreeMap<String, String>);
+pub struct Environment {
+    variables: BTreeMap<String, String>,
+    /// `None`: nothing is looked for there.
+    folder: Option<PathBuf>,
+    /// Whether the running program was built there.
+    is_own: bool,
+}
 
 /// Shows names only, since values can be keys.
 impl fmt::Debug for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
+        f.debug_set().entries(self.variables.keys()).finish()
     }
 }
 
 impl Environment {
     /// Leaves out variables that are not Unicode: no setting can use them.
     pub fn from_process() -> Self {
-        std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-            .collect()
+        let variables = std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        });
+        let program = std::env::current_exe().unwrap_or_default();
+        Self::from_iter(variables).in_folder(Path::new(""), &program)
+    }
+
+    /// The same for a program that runs in a folder.
+    ///
+    /// SECURITY: `target` is not followed where it is a link, so that no repository can claim a program by one.
+    pub(crate) fn in_folder(mut self, folder: &Path, program: &Path) -> Self {
+        let whole = fs::canonicalize(folder.join("."));
+        self.is_own = whole.is_ok_and(|folder| {
+            let program = fs::canonicalize(program);
+            program.is_ok_and(|program| program.starts_with(folder.join("target")))
+        });
+        self.folder = Some(folder.to_owned());
+        self
+    }
+
+    pub(crate) fn working_folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
+    /// The working directory, where the running program was built in it.
+    pub(crate) fn own_folder(&self) -> Option<&Path> {
+        self.working_folder().filter(|_| self.is_own)
     }
 
     pub(crate) fn variables(&self) -> impl Iterator<Item = (&String, &String)> {
-        self.0.iter()
+        self.variables.iter()
     }
 
     pub(crate) fn get_variable(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str)
+        self.variables.get(name).map(String::as_str)
     }
 }
 
 impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for Environment {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(variables: I) -> Self {
         let owned = |(name, value): (K, V)| (name.into(), value.into());
-        Self(variables.into_iter().map(owned).collect())
+        Self {
+            variables: variables.into_iter().map(owned).collect(),
+            ..Self::default()
+        }
     }
 }

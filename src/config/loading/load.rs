@@ -17,6 +17,7 @@ use crate::config::{
     loading::{
         environment::Environment,
         layer::Layers,
+        places::{SettingsFile, find_settings_file, find_stranger_data, find_stranger_file},
         problem::{Problem, Problems},
         section::Section,
         setting::{Setting, SettingSource},
@@ -27,15 +28,13 @@ use crate::config::{
 const MAX_FILE_BYTES: u64 = 1 << 20;
 /// The prefix of the variables that are settings.
 const PREFIX: &str = "PLIMSOLL_";
-/// The settings file without `--config`, if the working directory has one.
-const DEFAULT_FILE: &str = "config.toml";
 
 // Options that every command has. This is no doc comment, since clap would show that as the first line of
 // `plimsoll --help`.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Flags {
     // A named file must exist.
-    /// Settings file [default: config.toml, if there is one]
+    /// Settings file [default: ~/.config/plimsoll/config.toml, else /etc/plimsoll/config.toml]
     #[arg(long, value_name = "FILE", global = true)]
     pub config: Option<PathBuf>,
     /// Address and port to listen on [default: 127.0.0.1:1876]
@@ -49,7 +48,8 @@ pub struct LoadedConfig {
     pub config: Config,
     /// The file that was read, if any.
     pub file: Option<PathBuf>,
-    /// Variables of the environment that look like misspelt settings.
+    /// Variables of the environment that look like misspelt settings, and what lies in the working directory and is not
+    /// used.
     pub warnings: Vec<Problem>,
     /// From [`load_config`]: settings that name a variable that is not set, without which the proxy does not start.
     pub unset_variables: Vec<Problem>,
@@ -58,6 +58,8 @@ pub struct LoadedConfig {
 /// All sources before the checks. Each is read once, since a pipe is empty when it is read again.
 pub(crate) struct WrittenSettings {
     pub(crate) file: Option<PathBuf>,
+    /// Whether a flag or a variable names the file.
+    is_named: bool,
     /// Whether there is a file with more than white space.
     pub(crate) has_content: bool,
     pub(crate) layers: Layers,
@@ -69,7 +71,8 @@ pub(crate) struct WrittenSettings {
 /// # Errors
 /// All problems at once, of the file, of keys, types and values.
 pub fn load_config(flags: &Flags, environment: &Environment) -> Result<LoadedConfig, Problems> {
-    let written = WrittenSettings::read_sources(flags, environment)?;
+    let file = find_settings_file(flags, environment);
+    let written = WrittenSettings::read_sources(file.as_ref(), flags, environment)?;
     let mut loaded = written.check_values(environment)?;
     for problem in &mut loaded.unset_variables {
         problem.message += ", before the proxy starts";
@@ -79,18 +82,28 @@ pub fn load_config(flags: &Flags, environment: &Environment) -> Result<LoadedCon
 
 impl WrittenSettings {
     /// Fails where the file cannot be read, or is not TOML.
-    pub(crate) fn read_sources(flags: &Flags, environment: &Environment) -> Result<Self, Problems> {
-        let path = settings_path(flags);
-        let must_exist = flags.config.is_some();
-        let file = match read_text(path, MAX_FILE_BYTES, "a settings file") {
-            Ok(text) => Some((path.display().to_string(), text)),
-            Err(error) if !must_exist && error.kind() == io::ErrorKind::NotFound => None,
+    pub(crate) fn read_sources(
+        file: Option<&SettingsFile>,
+        flags: &Flags,
+        environment: &Environment,
+    ) -> Result<Self, Problems> {
+        let read = |SettingsFile { path, is_named }: &SettingsFile| match read_text(
+            path,
+            MAX_FILE_BYTES,
+            "a settings file",
+        ) {
+            Ok(text) => Ok(Some((path.display().to_string(), text))),
+            Err(error) if !is_named && error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => {
                 let message = format!("cannot be read: {error}");
-                return Err(Problems::for_file(path.display(), message));
+                Err(Problems::for_file(path.display(), message))
             }
         };
-        Self::from_text(file, environment, flags.listen.as_deref())
+        let text = file.map(read).transpose()?.flatten();
+        Ok(Self {
+            is_named: file.is_some_and(|file| file.is_named),
+            ..Self::from_text(text, environment, flags.listen.as_deref())?
+        })
     }
 
     /// The directory whose prompts [`Self::check`] reads.
@@ -115,12 +128,49 @@ impl WrittenSettings {
         let config = Config::read(&mut section);
         let sections = section.list_known_keys();
         let (config, unset_variables) = config.check_settings(section)?;
+        let mut warnings = find_misspelt_variables(environment, &sections, &config.settings);
+        warnings.extend(self.note_unused_places(environment, &sections, &config));
         Ok(LoadedConfig {
-            warnings: find_misspelt_variables(environment, &sections, &config.settings),
+            warnings,
             config,
             file: self.file,
             unset_variables,
         })
+    }
+
+    /// What of the working directory is not used and may be meant, and where nothing can be kept.
+    fn note_unused_places(
+        &self,
+        environment: &Environment,
+        sections: &[String],
+        config: &Config,
+    ) -> Vec<Problem> {
+        let mut notes = Vec::new();
+        let mut note = |place: Option<PathBuf>, message: &str| {
+            notes.extend(place.map(|place| Problem {
+                origin: Some(place.display().to_string()),
+                ..Problem::for_key::<&str>(&[], message)
+            }));
+        };
+        if !self.is_named {
+            let file = find_stranger_file(environment, self.file.as_deref(), sections);
+            note(file, "not read; use --config config.toml");
+        }
+        let (data_dir, is_set) = (&config.server.data_dir, config.is_set("server.data_dir"));
+        if !is_set {
+            let message = "sessions and a secret of before lie here and are not used; set server.data_dir to use them";
+            note(find_stranger_data(environment, data_dir.path()), message);
+        }
+        if data_dir.path().is_none()
+            && environment.working_folder().is_some()
+            && config.keeps_files()
+        {
+            notes.push(Problem::for_key(
+                &["server", "data_dir"],
+                data_dir.explain_memory(),
+            ));
+        }
+        notes
     }
 
     /// [`Self::read_sources`] without the file system. `file` is the name and the text of the settings file.
@@ -148,14 +198,17 @@ impl WrittenSettings {
         let file = file.map(|(name, _)| name.into());
         Ok(Self {
             file,
+            is_named: false,
             has_content,
             layers,
         })
     }
 }
 
-pub(crate) fn settings_path(flags: &Flags) -> &Path {
-    flags.config.as_deref().unwrap_or(Path::new(DEFAULT_FILE))
+/// The names at the top of a settings file; `None` where it is none.
+pub(super) fn list_names(path: &Path) -> Option<Vec<String>> {
+    let text = read_text(path, MAX_FILE_BYTES, "a settings file").ok()?;
+    Some(parse_toml(&text).ok()?.into_keys().collect())
 }
 
 /// Reads a file of at most `max_bytes`. `kind` names what it should be in the error about a longer one.

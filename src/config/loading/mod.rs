@@ -5,6 +5,7 @@ pub(super) mod environment;
 mod explain;
 pub(super) mod layer;
 pub(super) mod load;
+pub(super) mod places;
 pub(super) mod problem;
 pub(super) mod section;
 pub(super) mod setting;

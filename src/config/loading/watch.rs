@@ -13,7 +13,8 @@ use std::{
 use crate::config::{
     Environment, Flags, LoadedConfig,
     loading::{
-        load::{WrittenSettings, settings_path},
+        load::WrittenSettings,
+        places::{SettingsFile, find_settings_file, list_settings_files},
         problem::Problems,
     },
 };
@@ -26,6 +27,8 @@ const MAX_ENTRIES: usize = 100;
 pub struct ConfigWatcher {
     flags: Flags,
     environment: Environment,
+    /// The file that was found first; another one is not read before a restart.
+    file: Option<SettingsFile>,
     paths: Vec<PathBuf>,
     /// The stamps of all paths at the last load.
     loaded_stamps: Vec<u64>,
@@ -52,10 +55,17 @@ impl ConfigWatcher {
     /// All problems at once. A file that was deleted or emptied is a problem too, since the defaults would drop
     /// all clients and providers; so is a pipe that was read before.
     pub fn load_config(&mut self) -> Result<LoadedConfig, Problems> {
-        let file = settings_path(&self.flags).to_owned();
-        let refuse = |message| Err(Problems::for_file(file.display(), message));
-        let was_read = std::mem::replace(&mut self.was_read, true);
-        let can_reread = can_reread(&file);
+        if self.file.is_none() {
+            self.file = find_settings_file(&self.flags, &self.environment);
+        }
+        let file = self.file.clone();
+        let path = file.as_ref().map(|file| file.path.clone());
+        let refuse = |message| {
+            let path = path.as_deref().unwrap_or(Path::new("settings"));
+            Err(Problems::for_file(path.display(), message))
+        };
+        let was_read = std::mem::replace(&mut self.was_read, file.is_some());
+        let can_reread = path.as_deref().is_none_or(can_reread);
         if was_read && !can_reread {
             self.record_stamps(stamp_paths(&self.paths));
             return refuse(
@@ -63,9 +73,12 @@ impl ConfigWatcher {
             );
         }
         // The stamps are taken before the files are read, so that a write in between counts as a change.
-        self.paths = can_reread.then(|| file.clone()).into_iter().collect();
+        self.paths = match &path {
+            Some(path) => can_reread.then(|| path.clone()).into_iter().collect(),
+            None => list_settings_files(&self.environment),
+        };
         let mut stamps = stamp_paths(&self.paths);
-        let written = WrittenSettings::read_sources(&self.flags, &self.environment);
+        let written = WrittenSettings::read_sources(file.as_ref(), &self.flags, &self.environment);
         if let Some(prompts) = written.as_ref().ok().and_then(WrittenSettings::prompts_dir) {
             stamps.push(stamp_path(&prompts));
             self.paths.push(prompts);

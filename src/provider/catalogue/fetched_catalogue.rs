@@ -49,7 +49,8 @@ pub enum CatalogueFetchError {
 pub(crate) struct FetchedCatalogue {
     url: Url,
     max_age: Duration,
-    stored: StoredList,
+    /// `None`: no folder can be written.
+    stored: Option<StoredList>,
     current: Mutex<Option<FetchedTable>>,
 }
 
@@ -62,10 +63,12 @@ struct FetchedTable {
 
 impl FetchedCatalogue {
     /// Reads what an earlier process has kept. `None`: no address is configured.
-    pub(crate) fn open(config: &CatalogueConfig, data_dir: &Path) -> Option<Arc<Self>> {
+    pub(crate) fn open(config: &CatalogueConfig, data_dir: Option<&Path>) -> Option<Arc<Self>> {
         let url = Url::parse(config.url.as_deref()?).ok()?;
-        let stored = StoredList::new(data_dir, &url);
-        let current = read_kept(&stored, built_in_since());
+        let stored = data_dir.map(|folder| StoredList::new(folder, &url));
+        let current = stored
+            .as_ref()
+            .and_then(|stored| read_kept(stored, built_in_since()));
         Some(Arc::new(Self {
             url,
             max_age: config.max_age,
@@ -151,7 +154,8 @@ impl FetchedCatalogue {
         let table = Arc::new(parse_table(list)?);
         let models = table.rows;
         *self.current.lock() = Some(FetchedTable { table, fetched });
-        if let Err(error) = self.stored.write(list, fetched) {
+        let kept = self.stored.as_ref().map(|it| it.write(list, fetched));
+        if let Some(Err(error)) = kept {
             tracing::debug!(%error, "the fetched catalogue is not kept");
         }
         Some(models)

@@ -36,7 +36,7 @@ impl Registry {
             // Nothing has to be known of models that are built in.
             _ => (config.providers.values())
                 .any(|provider| provider.base_url.is_some())
-                .then(|| FetchedCatalogue::open(&config.catalogue, &config.server.data_dir))
+                .then(|| FetchedCatalogue::open(&config.catalogue, config.server.data_dir.path()))
                 .flatten(),
         };
         Ok(Self {

@@ -11,7 +11,7 @@ use serde_json::{Value, json, value::RawValue};
 
 use super::{ADMIN, Api, keyed};
 use crate::support::{
-    COMPLETION, RunningProxy, ScriptedProvider, answer,
+    COMPLETION, RunningProxy, ScriptedProvider, answer, at_home,
     generate::{ConversationSize, Recipe, SHAPES, Session},
     model_with_window,
 };
@@ -44,14 +44,17 @@ fn inspect_report(body: &str) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let input = folder.path().join("in.json");
     fs::write(&input, body).unwrap();
-    let done = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
-        .current_dir(folder.path())
-        .arg("inspect")
-        .arg(&input)
-        .args(["--json", "--profile", "openai", "--window"])
-        .arg(WINDOW.to_string())
-        .output()
-        .unwrap();
+    let done = at_home(
+        &mut Command::new(env!("CARGO_BIN_EXE_plimsoll")),
+        folder.path(),
+    )
+    .current_dir(folder.path())
+    .arg("inspect")
+    .arg(&input)
+    .args(["--json", "--profile", "openai", "--window"])
+    .arg(WINDOW.to_string())
+    .output()
+    .unwrap();
     assert!(done.status.success());
     serde_json::from_slice(&done.stdout).unwrap()
 }

@@ -14,7 +14,9 @@ use crate::support::{RunningProxy, TestStore, memory_store, within_time};
 /// A proxy over this store, with the secret in this folder.
 async fn proxy_over(pair: &Pair, store: &Arc<dyn Store>, data: &tempfile::TempDir) -> RunningProxy {
     let data_dir = data.path().to_owned();
-    let proxy = pair.proxy().set(|config| config.server.data_dir = data_dir);
+    let proxy = pair
+        .proxy()
+        .set(|config| config.server.data_dir = data_dir.into());
     proxy.store(Arc::clone(store)).start().await
 }
 

@@ -9,7 +9,7 @@ use std::{
 use serde_json::json;
 
 use super::{Page, documents, page, root};
-use crate::support::process::{NO_CATALOGUE, Process};
+use crate::support::process::{NO_CATALOGUE, Process, at_home};
 
 /// What the pages call the address of the proxy.
 const ADDRESS: &str = "127.0.0.1:1876";
@@ -68,7 +68,7 @@ fn adapted(script: &str, address: SocketAddr, session: &str) -> String {
 }
 
 fn run(script: &str, folder: &Path) -> Result<(), String> {
-    let done = Command::new("sh")
+    let done = at_home(&mut Command::new("sh"), folder)
         .args(["-c", script])
         .current_dir(folder)
         .env("BIN", env!("CARGO_BIN_EXE_plimsoll"))
@@ -97,7 +97,7 @@ async fn every_command_works() {
     // The commands are for the root of the repository, and leave files there.
     std::os::unix::fs::symlink(root().join("tests"), folder.path().join("tests")).unwrap();
     let process = Process::run(|command| {
-        let command = command.current_dir(folder.path());
+        let command = at_home(command, folder.path()).current_dir(folder.path());
         command.args(["--listen", "127.0.0.1:0"])
     })
     .await;

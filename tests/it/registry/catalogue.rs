@@ -68,7 +68,7 @@ async fn a_fetched_catalogue_is_kept_over_restarts() {
     config.catalogue.url = Some(format!("http://{}/other.json", up.address));
     assert!(!is_known(&Registry::new(&config).unwrap()));
     // What cannot be kept is used all the same.
-    config.server.data_dir = data.path().join("catalogue");
+    config.server.data_dir = data.path().join("catalogue").into();
     let third = Registry::new(&config).unwrap();
     let fetched = within_time(third.fetch_catalogue()).await.unwrap();
     assert_eq!(fetched.unwrap(), 1);

@@ -5,7 +5,9 @@ use std::{fs, os::unix::fs::symlink, process::Command, thread};
 use sha2::{Digest, Sha256};
 
 use super::ASK;
-use crate::support::{COMPLETION, Process, SECRET, ScriptedProvider, Settings, TestClient, answer};
+use crate::support::{
+    COMPLETION, Process, SECRET, ScriptedProvider, Settings, TestClient, answer, at_home,
+};
 
 const IN_FORCE: &str = "new settings are in force";
 const REFUSED: &str = "the new settings cannot be used";
@@ -179,14 +181,17 @@ async fn a_changed_link_and_a_changed_prompt_file_are_reloaded() {
 #[tokio::test]
 async fn a_new_file_is_read_and_a_missing_one_is_reported() {
     let up = ScriptedProvider::start().await;
-    let settings = Settings::new(&up);
+    let mut settings = Settings::new(&up);
+    let home = settings.folder.path();
+    settings.file = home.join(".config/plimsoll/config.toml");
     let mut proxy = Process::run(|command| {
-        let here = command.current_dir(settings.folder.path());
+        let here = at_home(command, home).current_dir(home);
         here.args(["--listen", "127.0.0.1:0"])
     })
     .await;
     let relative = settings.with_lines(&window(8_000));
-    let data = format!("{:?}", settings.folder.path().join("data"));
+    let data = format!("{:?}", home.join("data"));
+    fs::create_dir_all(settings.file.parent().unwrap()).unwrap();
     fs::write(&settings.file, relative.replace(&data, "\"data\"")).unwrap();
     proxy.wait_for_line(IN_FORCE).await;
     let client = proxy.client();

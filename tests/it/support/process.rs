@@ -65,6 +65,19 @@ impl Settings {
 /// Tests ask nobody outside.
 pub(crate) const NO_CATALOGUE: [(&str, &str); 1] = [("PLIMSOLL_CATALOGUE__URL", "")];
 
+/// The command with a home of its own, so that it finds neither settings nor data of whoever runs the tests.
+pub(crate) fn at_home<'c>(command: &'c mut Command, home: &Path) -> &'c mut Command {
+    for variable in [
+        "XDG_CONFIG_HOME",
+        "XDG_STATE_HOME",
+        "STATE_DIRECTORY",
+        "PLIMSOLL_CONFIG",
+    ] {
+        command.env_remove(variable);
+    }
+    command.env("HOME", home)
+}
+
 impl Process {
     /// With the settings of that file.
     pub(crate) async fn start(settings: &Path) -> Self {
