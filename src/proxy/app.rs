@@ -15,6 +15,7 @@ use crate::{
     http::{
         admission::Clients,
         limit::{InflightBytes, Limit, LimitMap},
+        page_link::PageLink,
         tasks::Tasks,
     },
     provider::{Provider, Registry},
@@ -49,6 +50,7 @@ pub struct App {
     /// Recent latencies of providers.
     pub recent: Arc<RecentLatencies>,
     pub session_events: Arc<SessionEvents>,
+    pub page_link: Arc<PageLink>,
     pub tasks: Tasks,
     /// Summaries; a drain does not wait for them.
     pub summary_tasks: Tasks,
@@ -93,6 +95,7 @@ impl App {
             metrics,
             recent: Arc::default(),
             session_events: Arc::default(),
+            page_link: Arc::default(),
             tasks: Tasks::default(),
             summary_tasks: Tasks::default(),
             client_limits,

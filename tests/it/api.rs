@@ -5,6 +5,7 @@
 mod about;
 mod events;
 mod fit;
+mod link;
 mod list;
 mod local;
 mod origin;
