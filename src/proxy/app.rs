@@ -38,7 +38,7 @@ pub struct App {
     pub config: Config,
     pub clients: Clients,
     pub registry: Registry,
-    // All fields from here outlive a reload, except for `listening`.
+    // All fields from here outlive a reload, except for `listening` and the clients' names of `sessions`.
     pub sessions: Sessions,
     /// The calibration that new sessions begin with.
     pub ratios: Arc<TokenRatios>,
@@ -79,7 +79,8 @@ impl App {
         let draining = CancellationToken::new();
         let (tenants, counts) = (Tenants::new(secret), Arc::clone(&metrics));
         let sessions = Sessions::new(Arc::clone(&store), tenants, &config.store, counts)
-            .map_err(io::Error::other)?;
+            .map_err(io::Error::other)?
+            .with_clients(config.clients.keys());
         let (for_sync, pull_within) = (Arc::clone(&ratios), config.store.timeout);
         let sync = ReplicaSync::new(store, Arc::clone(&metrics), for_sync, pull_within);
         Ok(Self {
@@ -113,6 +114,7 @@ impl App {
         Ok(Self {
             registry: self.registry.with_settings(&config)?,
             clients: Clients::new(&config.clients, &self.client_limits),
+            sessions: self.sessions.with_clients(config.clients.keys()),
             listening: self.draining.child_token(),
             config,
             ..self.clone()

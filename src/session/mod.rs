@@ -5,6 +5,7 @@
 //! request goes on without a state. No tenant reaches another tenant's state, not even with an identical conversation.
 
 use std::{
+    collections::HashMap,
     future::Future,
     sync::{
         Arc,
@@ -73,6 +74,8 @@ pub struct Sessions {
     metrics: Arc<Metrics>,
     find_timeout: Duration,
     pub names: Arc<SessionNames>,
+    /// The names under `[clients]`.
+    client_names: Arc<HashMap<Account, Box<str>>>,
     /// Held while commands are read, changed and written.
     command_lock: Arc<tokio::sync::Mutex<()>>,
 }
@@ -163,8 +166,28 @@ impl Sessions {
             metrics,
             find_timeout: config.timeout,
             names: Arc::default(),
+            client_names: Arc::default(),
             command_lock: Arc::default(),
         })
+    }
+
+    /// The same sessions, of which clients with these names under `[clients]` are told by name.
+    #[must_use]
+    pub fn with_clients<'a>(&self, names: impl Iterator<Item = &'a String>) -> Self {
+        let named = names.map(|name| {
+            let account = self.tenants.derive_account(ClientIdentity::Named(name));
+            (account, name.as_str().into())
+        });
+        Self {
+            client_names: Arc::new(named.collect()),
+            ..self.clone()
+        }
+    }
+
+    /// Who owns the sessions of an account: the client's name, else a short keyed digest.
+    fn label_client(&self, account: &Account) -> Box<str> {
+        let name = self.client_names.get(account).cloned();
+        name.unwrap_or_else(|| self.tenants.label_account(account).into())
     }
 
     /// Closes the store; no other call may follow.

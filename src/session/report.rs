@@ -52,6 +52,7 @@ fn describe_state(view: &SessionView) -> Value {
     let tokens = state.prompt_tokens.zip(state.completion_tokens);
     json!({
         "id": state.session.to_string(),
+        "client": view.client,
         "generations": state.generations,
         "messages": state.messages,
         "model": state.model,
@@ -162,6 +163,7 @@ mod tests {
     fn view_of(state: SessionState) -> SessionView {
         SessionView {
             account: Account::from_bytes([0; 16]),
+            client: "alice".into(),
             name: SessionName {
                 task: Some("Mend the mast".into()),
                 program: Some("claude-cli".into()),

@@ -17,6 +17,8 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionView {
     pub account: Account,
+    /// Whose it is: the client's name, else a short keyed digest of its key.
+    pub client: Box<str>,
     pub name: SessionName,
     /// After its newest generation.
     pub state: SessionState,
@@ -55,6 +57,7 @@ impl Sessions {
         commands: &SessionCommands,
     ) -> SessionView {
         SessionView {
+            client: self.label_client(&account),
             name: self.names.find_name(state.session),
             ..SessionView::from_state(account, state, commands)
         }
@@ -178,7 +181,7 @@ impl Sessions {
 }
 
 impl SessionView {
-    /// A view without a name of a state and the commands beside it.
+    /// A view without names of a state and the commands beside it.
     pub fn from_state(
         account: Account,
         mut state: SessionState,
@@ -188,6 +191,7 @@ impl SessionView {
         state.compaction.take_over(&commands.outcomes, generations);
         Self {
             account,
+            client: Box::default(),
             name: SessionName::default(),
             clear_pending: commands.is_clear_pending(&state),
             compact_pending: commands.is_summary_pending(&state),

@@ -231,7 +231,7 @@ test("the link of the start opens one tab for all sessions, with titles, to read
 test("at 400 pixels nothing of the list is cut, and numbers have their names", limit, async () => {
   const free = await start("");
   try {
-    const talk = free.talk("harbour/deep", undefined, "a-client-with-a-long-name/1.0");
+    const talk = free.talk("harbour/deep", undefined, "claude-cli/2.0.31");
     for (const tokens of [6_000, 9_000]) await talk.say("Make the rigging hold in a storm, and prove it", tokens);
     await free.talk("harbour/silent").say("A haiku", undefined);
     for (const locale of ["en-GB", "zh-CN"]) {

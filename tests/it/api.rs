@@ -3,6 +3,7 @@
 //! A single session is in `conversation/api.rs`, its compaction in `compaction/api.rs`.
 
 mod about;
+mod clients;
 mod events;
 mod fit;
 mod link;

@@ -105,8 +105,9 @@ async fn a_link_holds_without_client_keys_on_this_machine_and_while_it_is_on() {
         is_refused(Api::new(&proxy).with(name, "192.0.2.7"), &token).await;
     }
     let foreign = Api::new(&proxy).with("origin", "https://example.com");
-    let got = foreign.with("x-plimsoll-link", &token).post("link", "");
-    got.await.is_error(403, "foreign_origin");
+    let foreign = foreign.with("x-plimsoll-link", &token);
+    let got = foreign.post("link", "").await;
+    got.is_error(403, "foreign_origin");
     proxy.reload(|config| config.admin.link = false);
     is_refused(Api::new(&proxy), &token).await;
     proxy.reload(|config| config.admin.link = true);
@@ -214,4 +215,29 @@ async fn no_link_is_printed_where_it_is_off_or_clients_have_keys() {
         let all = running.printed.concat() + &rest;
         assert!(!all.contains("link="), "{all}");
     }
+}
+
+#[tokio::test]
+async fn a_request_has_a_short_line_on_a_terminal() {
+    let up = ScriptedProvider::start().await;
+    let settings = Settings::new(&up);
+    settings.write("");
+    let mut running = OnTerminal::start(&settings, "#link=");
+    let line = running.printed.last().unwrap().trim();
+    let address = line.split('/').nth(2).unwrap().parse().unwrap();
+    let api = Api {
+        client: TestClient::new(address, false),
+        headers: http::HeaderMap::new(),
+    };
+    api.begin_session("How full are you?").await;
+    let is_of_request = |line: &String| line.contains("plimsoll-8k");
+    let mut lines = running.rest.by_ref().map_while(Result::ok);
+    let line = lines.find(is_of_request).unwrap();
+    let (line, time) = line.split_once(" healthy none ").unwrap();
+    assert!(
+        line.ends_with(" 200 simulated/plimsoll-8k 13 of 8,192"),
+        "{line}"
+    );
+    let (took, unit) = time.trim().split_once(' ').unwrap();
+    assert!(took.parse::<u32>().is_ok() && unit == "ms", "{time}");
 }

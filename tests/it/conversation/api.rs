@@ -79,6 +79,7 @@ async fn a_session_counts_up() {
             "prompt_count": 0,
             "prompts": [],
             "updated_s": shown["updated_s"],
+            "client": shown["client"],
         });
         for name in ["recovery_held", "fixed_percent"] {
             expected[name] = Value::Null;
