@@ -57,8 +57,8 @@ export function row() {
     const names = { title: called, model: session.model, id: brief(session.id) };
     attribute(link, "aria-label", t("row_name", names));
     // Else the title has both.
-    const who = t("client_of", { client: session.client });
-    say(id, session.task ? [brief(session.id), session.program, who].filter(Boolean).join(" · ") : who);
+    const whose = session.client;
+    say(id, session.task ? [brief(session.id), session.program, whose].filter(Boolean).join(" · ") : whose);
     say(model, session.model);
     attribute(model, "title", session.model);
     say(provider, `${session.provider} · ${session.format}`);
