@@ -171,25 +171,6 @@ impl Sessions {
         })
     }
 
-    /// The same sessions, of which clients with these names under `[clients]` are told by name.
-    #[must_use]
-    pub fn with_clients<'a>(&self, names: impl Iterator<Item = &'a String>) -> Self {
-        let named = names.map(|name| {
-            let account = self.tenants.derive_account(ClientIdentity::Named(name));
-            (account, name.as_str().into())
-        });
-        Self {
-            client_names: Arc::new(named.collect()),
-            ..self.clone()
-        }
-    }
-
-    /// Who owns the sessions of an account: the client's name, else a short keyed digest.
-    fn label_client(&self, account: &Account) -> Box<str> {
-        let name = self.client_names.get(account).cloned();
-        name.unwrap_or_else(|| self.tenants.label_account(account).into())
-    }
-
     /// Closes the store; no other call may follow.
     pub async fn close(&self) {
         self.store.close().await;

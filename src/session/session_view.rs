@@ -2,9 +2,11 @@
 //!
 //! SECURITY: both are scoped to an account; no other account can tell that the session exists.
 
+use std::sync::Arc;
+
 use super::{
-    Account, SessionCommands, SessionError, SessionId, SessionName, SessionState, Sessions,
-    state_cipher::SealedSubject,
+    Account, ClientIdentity, SessionCommands, SessionError, SessionId, SessionName, SessionState,
+    Sessions, state_cipher::SealedSubject,
 };
 use crate::{
     compaction::JobOutcome,
@@ -49,6 +51,25 @@ pub enum SessionCommand {
 }
 
 impl Sessions {
+    /// The same sessions, of which clients with these names under `[clients]` are told by name.
+    #[must_use]
+    pub fn with_clients<'a>(&self, names: impl Iterator<Item = &'a String>) -> Self {
+        let named = names.map(|name| {
+            let account = self.tenants.derive_account(ClientIdentity::Named(name));
+            (account, name.as_str().into())
+        });
+        Self {
+            client_names: Arc::new(named.collect()),
+            ..self.clone()
+        }
+    }
+
+    /// Who owns the sessions of an account: the client's name, else a short keyed digest.
+    fn label_client(&self, account: &Account) -> Box<str> {
+        let name = self.client_names.get(account).cloned();
+        name.unwrap_or_else(|| self.tenants.label_account(account).into())
+    }
+
     /// A view of a state and the commands beside it, with the session's name.
     pub fn view_state(
         &self,
