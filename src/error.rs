@@ -101,10 +101,16 @@ pub enum Failure {
     AdminOnly,
     /// A session of another key, which this requester may only read.
     #[error(
-        "admin.local shows sessions of other keys and cannot change them. Send the key that the session's client sends, \
+        "admin.local and the link of the start show sessions and cannot change them. Send the key that the session's client sends, \
          or the administrator's."
     )]
     SessionReadOnly,
+    /// The dashboard's one-time link, or what a tab got for it, does not open the page.
+    #[error(
+        "This link was used, is of an earlier start, or does not hold here (admin.link). Each start of the proxy on a \
+         terminal prints a new one."
+    )]
+    LinkOver,
     /// A request that changes a session names no switch.
     #[error("Send a JSON object such as {{\"auto_compact\": \"on\"}}.")]
     SwitchMissing,
@@ -254,6 +260,7 @@ impl Failure {
             Self::PathNotAllowed => (S::FORBIDDEN, "path_not_allowed"),
             Self::SessionReadOnly => (S::FORBIDDEN, "session_read_only"),
             Self::AdminOnly => (S::FORBIDDEN, "admin_only"),
+            Self::LinkOver => (S::FORBIDDEN, "link_over"),
             Self::ModelNotFound(_) => (S::NOT_FOUND, "model_not_found"),
             Self::ProviderNotFound(_) => (S::NOT_FOUND, "provider_not_found"),
             Self::PathNotFound | Self::PathMeant(_) => (S::NOT_FOUND, "path_not_found"),

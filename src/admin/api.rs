@@ -1,8 +1,9 @@
 //! The session API under `/plimsoll/api/`: sessions, commands to them, providers, and the guard as a
 //! service. `openapi.json` describes it.
 //!
-//! SECURITY: a client sees its account only, the administrator sees all. Admission rejected requests
-//! from web pages of other origins before. No answer may be cached.
+//! SECURITY: a client sees its account only, the administrator sees all; so does a tab that the one-time link of the
+//! start opened, numbers and titles only. Admission rejected requests from web pages of other origins before. No answer
+//! may be cached.
 
 mod about;
 mod events;
@@ -16,11 +17,12 @@ use std::{borrow::Cow, sync::Arc};
 
 use http::{HeaderValue, Method, Response, StatusCode, header::CACHE_CONTROL, request::Parts};
 use serde::Serialize;
+use serde_json::json;
 
 pub(super) use self::requester::Requester;
 use crate::{
     error::{Failure, format_error_chain},
-    http::{answer, body::RequestBody},
+    http::{answer, body::RequestBody, page_link::PageLink},
     proxy::App,
     session::{SessionCommand, SessionError, SessionId},
     telemetry::record::RequestRecord,
@@ -38,7 +40,7 @@ const DESCRIPTION: &str = include_str!("api/openapi.json");
 const READ: &str = "GET, HEAD";
 
 /// All paths below `/plimsoll/api/` and their methods.
-const PATHS: [(&str, &str); 10] = [
+const PATHS: [(&str, &str); 11] = [
     ("sessions", READ),
     ("sessions/{id}", "GET, HEAD, PATCH"),
     ("sessions/{id}/clear", "POST"),
@@ -46,6 +48,7 @@ const PATHS: [(&str, &str); 10] = [
     ("providers", READ),
     ("events", READ),
     ("fit", "POST"),
+    ("link", "POST"),
     ("about", READ),
     ("settings", READ),
     ("openapi.json", READ),
@@ -85,6 +88,11 @@ pub async fn answer_api(
             events::stream_events(app, requester)?
         }
         ("fit", _) => fit::answer_fit(app, parts, body, &requester, record).await?,
+        ("link", _) => {
+            PageLink::check_conditions(&app.config.admin, &app.clients, &parts.headers)?;
+            let tab = app.page_link.exchange_token(&parts.headers)?;
+            respond_json(&json!({ "tab": tab }))
+        }
         ("about", _) => about::answer_about(app, &requester),
         ("settings", _) => about::answer_settings(app, &requester)?,
         ("openapi.json", _) => answer::json_response(StatusCode::OK, DESCRIPTION),

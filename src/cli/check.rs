@@ -19,9 +19,9 @@ const OF_PRESET: [&str; 2] = ["guard.max_prompt_tokens", "guard.system_share"];
 
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
 pub(super) struct CheckArgs {
-    /// Show the settings that are not at their defaults only
+    /// Show every setting, also those at their defaults
     #[arg(long)]
-    changed: bool,
+    all: bool,
     /// Print JSON; settings that cannot be used are listed in it, with the exit code 2
     #[arg(long)]
     json: bool,
@@ -47,7 +47,7 @@ pub(super) fn run(
     warnings.extend(loaded.unset_variables);
     warnings.extend(collect_warnings(config, &registry));
     warnings.extend(find_unknown_windows(&registry));
-    let is_shown = |setting: &&Setting| !args.changed || setting.origin.is_some();
+    let is_shown = |setting: &&Setting| args.all || setting.origin.is_some();
     let shown: Vec<&Setting> = config.settings.iter().filter(is_shown).collect();
     if args.json {
         let text = json!({
@@ -58,6 +58,17 @@ pub(super) fn run(
         });
         return Ok(writeln!(out, "{text}")?);
     }
+    match warnings.len() {
+        0 => writeln!(out, "The settings are valid.\n")?,
+        1 => writeln!(out, "The settings are valid, with 1 warning:\n")?,
+        more => writeln!(out, "The settings are valid, with {more} warnings:\n")?,
+    }
+    for warning in &warnings {
+        writeln!(out, "  {warning}")?;
+    }
+    if !warnings.is_empty() {
+        writeln!(out)?;
+    }
     match &loaded.file {
         Some(path) => writeln!(out, "settings of {}", path.display())?,
         None => writeln!(out, "settings, without a file")?,
@@ -67,17 +78,6 @@ pub(super) fn run(
     write_table(out, &models::format_model_rows(config, &registry))?;
     writeln!(out, "\n{}", registry.describe_catalogue())?;
     write_thresholds(out, config, &registry)?;
-    if !warnings.is_empty() {
-        writeln!(out, "\nwarnings")?;
-    }
-    for warning in &warnings {
-        writeln!(out, "  {warning}")?;
-    }
-    match warnings.len() {
-        0 => writeln!(out, "\nThe settings are valid.")?,
-        1 => writeln!(out, "\nThe settings are valid, with 1 warning.")?,
-        more => writeln!(out, "\nThe settings are valid, with {more} warnings.")?,
-    }
     Ok(out.flush()?)
 }
 
@@ -104,11 +104,14 @@ fn format_setting_rows(
         let caps: Vec<_> = caps.map(|(name, cap)| format!("{name} {cap}")).collect();
         rows.push(["guard.caps", &caps.join(", "), ""].map(str::to_owned));
     }
-    if config.clients.is_empty() && !args.changed {
+    if config.clients.is_empty() && args.all {
         let anyone = "anyone on this machine, without a key";
         rows.push(["clients", anyone, ""].map(str::to_owned));
     }
     rows.sort();
+    if rows.is_empty() {
+        return vec![["all are at their defaults; --all shows them", "", ""].map(str::to_owned)];
+    }
     rows.insert(0, ["setting", "value", "from"].map(str::to_owned));
     rows
 }

@@ -63,6 +63,15 @@ enum DemoWay {
 impl DemoWay {
     const ALL: [Self; 3] = [Self::Guarded, Self::OldestDropped, Self::Unguarded];
 
+    /// The title where a terminal is narrow.
+    const fn short_title(self) -> &'static str {
+        match self {
+            Self::Guarded => "Plimsoll",
+            Self::OldestDropped => "oldest dropped",
+            Self::Unguarded => "begun anew",
+        }
+    }
+
     const fn title(self) -> &'static str {
         match self {
             Self::Guarded => "Plimsoll",
@@ -75,15 +84,28 @@ impl DemoWay {
 /// Plays the session to its end, or until Ctrl-C. Nothing is logged, so that the output stays readable. A refused
 /// request is no error: it is counted and shown.
 pub(super) fn run(args: &DemoArgs, out: &mut io::Stdout) -> CommandResult {
-    let pace = if out.is_terminal() {
-        PACE
-    } else {
-        Duration::ZERO
+    let columns = terminal_size::terminal_size_of(&*out);
+    let screen = DemoScreen {
+        pace: if out.is_terminal() {
+            PACE
+        } else {
+            Duration::ZERO
+        },
+        columns: columns.map(|(columns, _)| columns.0.into()),
     };
-    block_on(run_demo(args, out, pace))?
+    block_on(run_demo(args, out, screen))?
 }
 
-async fn run_demo(args: &DemoArgs, out: &mut impl Write, pace: Duration) -> CommandResult {
+/// What the output is written to.
+#[derive(Clone, Copy, Debug)]
+struct DemoScreen {
+    /// The pause after a step.
+    pace: Duration,
+    /// Of a terminal.
+    columns: Option<usize>,
+}
+
+async fn run_demo(args: &DemoArgs, out: &mut impl Write, screen: DemoScreen) -> CommandResult {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await;
     let listener = listener.map_err(CommandError::Start)?;
     let mut config = Config::default();
@@ -96,7 +118,7 @@ async fn run_demo(args: &DemoArgs, out: &mut impl Write, pace: Duration) -> Comm
     let config = Arc::new(config.map_err(CommandError::Start)?);
     tokio::select! {
         served = crate::serve(config, listener, pending()) => served.map_err(CommandError::Start),
-        played = play_session(args, address, out, pace) => played,
+        played = play_session(args, address, out, screen) => played,
         _ = tokio::signal::ctrl_c() => Ok(()),
     }
 }
@@ -105,13 +127,13 @@ async fn play_session(
     args: &DemoArgs,
     address: SocketAddr,
     out: &mut impl Write,
-    pace: Duration,
+    DemoScreen { pace, columns }: DemoScreen,
 ) -> CommandResult {
     let (model, window) = args.window;
     let (steps, tokens) = (args.steps, group_digits(window));
     writeln!(
         out,
-        "A coding session of {steps} requests in a window of {tokens} tokens (simulated/{model}), simulated: no key, no \
+        "A coding session of {steps} requests in a window of {tokens} tokens,\nsimulated (simulated/{model}): no key, no \
          network.\n"
     )?;
     let client = begin_http_client()
@@ -128,7 +150,7 @@ async fn play_session(
         let mut play = Play {
             way,
             agent: DemoAgent::new(format!("simulated/{model}"), way.title()),
-            report: DemoReport::default(),
+            report: DemoReport::for_columns(columns),
             request: client.post(&url).header(CONTENT_TYPE, "application/json"),
         };
         for _ in 0..args.steps {
@@ -145,7 +167,12 @@ async fn play_session(
         reports.push(play.report);
     }
     writeln!(out, "\nThe same session in the same window:\n")?;
-    let titles = DemoWay::ALL.map(DemoWay::title);
+    let is_narrow = columns.is_some_and(|columns| columns < 100);
+    let title = match is_narrow {
+        true => DemoWay::short_title,
+        false => DemoWay::title,
+    };
+    let titles = DemoWay::ALL.map(title);
     write_table(out, &format_comparison(titles, &reports))?;
     Ok(out.flush()?)
 }
@@ -204,6 +231,11 @@ fn parse_window(name: &str) -> Result<(&'static str, u32), String> {
 mod tests {
     use super::*;
 
+    const UNPACED: DemoScreen = DemoScreen {
+        pace: Duration::ZERO,
+        columns: None,
+    };
+
     #[test]
     fn windows_are_named_as_in_the_models() {
         assert_eq!(parse_window("8k").unwrap().1, 8_192);
@@ -218,7 +250,7 @@ mod tests {
             unguarded,
         };
         let mut out = Vec::new();
-        run_demo(&args, &mut out, Duration::ZERO).await.unwrap();
+        run_demo(&args, &mut out, UNPACED).await.unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -261,11 +293,11 @@ mod tests {
     async fn the_default_demo_shows_what_the_guard_is_worth() {
         let args = <DemoLine as clap::Parser>::parse_from(["demo"]).args;
         let mut out = Vec::new();
-        run_demo(&args, &mut out, Duration::ZERO).await.unwrap();
+        run_demo(&args, &mut out, UNPACED).await.unwrap();
         let text = String::from_utf8(out).unwrap();
         let [guarded, dropped, anew] = find_row(&text, "refused");
         assert!(guarded == 0.0 && dropped == 0.0 && anew > 0.0, "{text}");
-        let [guarded, dropped, anew] = find_row(&text, "still known");
+        let [guarded, dropped, anew] = find_row(&text, "known of");
         assert!(guarded > dropped && guarded > anew, "{text}");
         let [guarded, dropped, _] = find_row(&text, "cost");
         assert!(guarded < dropped, "{text}");

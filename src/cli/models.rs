@@ -14,7 +14,12 @@ pub(super) struct ModelsArgs {
     /// Ask the providers for their own lists first, and fetch the catalogue where one is configured
     #[arg(long)]
     ask: bool,
+    /// Tell of these names only, whichever they are; a name with a * at its end stands for all that begin so
+    names: Vec<String>,
 }
+
+/// Rows of one pattern.
+const MAX_COVERED: usize = 200;
 
 pub(super) fn run(
     args: &ModelsArgs,
@@ -34,6 +39,9 @@ pub(super) fn run(
         }
         writeln!(out)?;
     }
+    if !args.names.is_empty() {
+        return write_named(&args.names, &config, &registry, out);
+    }
     table::write_table(out, &format_model_rows(&config, &registry))?;
     let note = "A provider serves its other models too, as provider/model; their windows are looked up \
                 in the catalogue.\nAll figures are tokens.";
@@ -42,6 +50,56 @@ pub(super) fn run(
         "\n{}\n{note}",
         registry.describe_catalogue()
     )?)
+}
+
+/// The rows of names, and of the names that patterns cover.
+///
+/// # Errors
+/// A name that no provider serves, or a pattern that covers none.
+fn write_named(
+    asked: &[String],
+    config: &Config,
+    registry: &Registry,
+    out: &mut impl Write,
+) -> CommandResult {
+    let (mut rows, mut notes, mut unknown) = (vec![HEADING.map(str::to_owned)], vec![], vec![]);
+    for name in asked {
+        let covered: Vec<String> = match name.ends_with('*') {
+            true => registry.list_covered_names(name).into_iter().collect(),
+            false => vec![name.clone()],
+        };
+        match covered.len() {
+            0 => unknown.push(format!("{name}: no known name begins so")),
+            all if name.ends_with('*') => notes.push(format!("{name} covers {all} known names")),
+            _ => {}
+        }
+        for name in covered.iter().take(MAX_COVERED) {
+            match registry.explain_name(name) {
+                Ok(offered) => {
+                    let mut row = format_model_row(config, registry, &offered);
+                    if row[6].is_empty() {
+                        row[6] = offered.target.id();
+                    }
+                    rows.push(row);
+                }
+                Err(refused) => unknown.push(refused),
+            }
+        }
+        if covered.len() > MAX_COVERED {
+            notes.push(format!("the first {MAX_COVERED} of them are shown"));
+        }
+    }
+    if rows.len() > 1 {
+        table::write_table(out, &rows)?;
+        notes.insert(0, "\nAll figures are tokens.".to_owned());
+    }
+    for note in notes {
+        writeln!(out, "{note}")?;
+    }
+    match unknown.is_empty() {
+        true => Ok(()),
+        false => Err(CommandError::Command(unknown.join("\n"))),
+    }
 }
 
 /// The results of the requests to the catalogue and to each provider, one line each.
@@ -69,27 +127,32 @@ async fn ask_providers(registry: &Registry) -> Vec<String> {
 /// The heading, then one row for each name. An assumed window has no critical limit. The last column has the
 /// candidates, unless the name alone says it.
 pub(super) fn format_model_rows(config: &Config, registry: &Registry) -> Vec<[String; 7]> {
-    let heading = [
-        "model", "window", "source", "input", "optimal", "critical", "leads to",
-    ];
-    let mut rows = vec![heading.map(str::to_owned)];
-    for offered in registry.list_offered_models() {
-        let window = offered.target.window;
-        let limits = offered.target.compute_limits(&config.guard, None);
-        let format_limit = |tokens: Option<u32>, unset: &str| {
-            tokens.map_or(unset.to_owned(), |tokens| tokens.to_string())
-        };
-        rows.push([
-            offered.id.clone(),
-            window.tokens.to_string(),
-            window.source.display_name().to_owned(),
-            format_limit(window.input, "-"),
-            limits.optimal_max_tokens.to_string(),
-            format_limit(limits.critical_max_tokens, "unknown"),
-            describe_route(registry, &offered),
-        ]);
-    }
+    let mut rows = vec![HEADING.map(str::to_owned)];
+    let offered = registry.list_offered_models();
+    let offered = offered.iter();
+    rows.extend(offered.map(|offered| format_model_row(config, registry, offered)));
     rows
+}
+
+const HEADING: [&str; 7] = [
+    "model", "window", "source", "input", "optimal", "critical", "leads to",
+];
+
+fn format_model_row(config: &Config, registry: &Registry, offered: &OfferedModel) -> [String; 7] {
+    let window = offered.target.window;
+    let limits = offered.target.compute_limits(&config.guard, None);
+    let format_limit = |tokens: Option<u32>, unset: &str| {
+        tokens.map_or(unset.to_owned(), |tokens| tokens.to_string())
+    };
+    [
+        offered.id.clone(),
+        window.tokens.to_string(),
+        window.source.display_name().to_owned(),
+        format_limit(window.input, "-"),
+        limits.optimal_max_tokens.to_string(),
+        format_limit(limits.critical_max_tokens, "unknown"),
+        describe_route(registry, offered),
+    ]
 }
 
 /// The deployments with their shares, the fallbacks and the larger model.
@@ -131,10 +194,21 @@ mod tests {
     };
 
     use super::{ModelsArgs, run};
-    use crate::config::{Environment, Flags};
+    use crate::{
+        cli::CommandError,
+        config::{Environment, Flags},
+    };
 
     /// The output of the command with these settings.
     fn listed(text: &str, ask: bool) -> String {
+        let (shown, result) = named(text, ask, &[]);
+        result.unwrap();
+        shown
+    }
+
+    /// The output for these names, and how the command ended.
+    fn named(text: &str, ask: bool, names: &[&str]) -> (String, Result<(), CommandError>) {
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config.toml");
         // Tests ask nobody outside.
@@ -145,8 +219,8 @@ mod tests {
         };
         let environment = Environment::from_iter([("KEY", "sk-secret")]);
         let mut out = Vec::new();
-        run(&ModelsArgs { ask }, &flags, &environment, &mut out).unwrap();
-        String::from_utf8(out).unwrap()
+        let result = run(&ModelsArgs { ask, names }, &flags, &environment, &mut out);
+        (String::from_utf8(out).unwrap(), result)
     }
 
     /// The cells of a model's row, one space between words.
@@ -201,6 +275,67 @@ mod tests {
             .find(|line| line.starts_with("  a/m "))
             .and_then(at);
         assert!(heading.is_some() && heading == aligned, "{shown}");
+    }
+
+    const OPENAI: &str = "[providers.openai]\nbase_url = \"https://api.openai.com/v1\"\n\
+         api_key_env = \"KEY\"\nmodels = [\"gpt-*\"]\n";
+
+    #[test]
+    fn any_name_is_told_with_its_provider() {
+        let names = ["gpt-4o", "openai/gpt-4.1", "openai/of-tomorrow"];
+        let (shown, result) = named(OPENAI, false, &names);
+        result.unwrap();
+        for (name, expected) in [
+            (
+                "gpt-4o",
+                "gpt-4o 128000 catalogue - 100000 115200 openai/gpt-4o",
+            ),
+            (
+                "openai/of-tomorrow",
+                "openai/of-tomorrow 96000 assumed - 100000 unknown openai/of-tomorrow",
+            ),
+        ] {
+            assert_eq!(row(&shown, name), expected);
+        }
+        assert!(row(&shown, "openai/gpt-4.1").starts_with("openai/gpt-4.1 1047576 catalogue"));
+        assert!(!shown.contains("simulated"), "{shown}");
+        let (_, refused) = named("", false, &["gpt-4o", "simulated/plimsoll-8k", "nix*"]);
+        let refused = refused.unwrap_err().to_string();
+        for part in [
+            "gpt-4o: The model `gpt-4o` does not exist",
+            "The catalogue has it with a window of 128000 tokens.",
+            "nix*: no known name begins so",
+        ] {
+            assert!(refused.contains(part), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_is_told_with_the_names_that_it_covers() {
+        let (shown, result) = named(OPENAI, false, &["gpt-4o*"]);
+        result.unwrap();
+        let covered = row(&shown, "gpt-4o-mini");
+        assert!(covered.ends_with("openai/gpt-4o-mini"), "{covered}");
+        assert!(shown.contains("\ngpt-4o* covers "), "{shown}");
+        for other in ["gpt-5", "openai/gpt-4o"] {
+            let is_other = |line: &str| line.split_whitespace().next() == Some(other);
+            assert!(!shown.lines().any(is_other), "{shown}");
+        }
+        let (own, _) = named(OPENAI, false, &["openai/gpt-4o*"]);
+        assert!(row(&own, "openai/gpt-4o-mini").starts_with("openai/gpt-4o-mini 128000"));
+    }
+
+    #[test]
+    fn simulated_models_are_listed_until_there_is_a_provider() {
+        assert!(listed("", false).contains("simulated/plimsoll-8k"));
+        assert!(!listed(OPENAI, false).contains("simulated"));
+        let wanted = format!("{OPENAI}[providers.simulated]\nlisted = true\n");
+        assert!(listed(&wanted, false).contains("simulated/plimsoll-8k"));
+        let unwanted = "[providers.simulated]\nlisted = false\n";
+        assert!(!listed(unwanted, false).contains("simulated/plimsoll-8k"));
+        // They are served all the same.
+        let (shown, _) = named(OPENAI, false, &["simulated/plimsoll-8k"]);
+        assert!(row(&shown, "simulated/plimsoll-8k").starts_with("simulated/plimsoll-8k 8192"));
     }
 
     /// The address of a server that answers its first request with a list of models.

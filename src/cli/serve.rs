@@ -3,7 +3,10 @@
 mod reload;
 mod signals;
 
-use std::{io, sync::Arc};
+use std::{
+    io::{self, IsTerminal as _, Write as _},
+    sync::Arc,
+};
 
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -15,6 +18,7 @@ use crate::{
     CurrentConfig,
     config::{Auth, ConfigWatcher, Environment, Flags, LoadedConfig},
     provider::fit_body_to_windows,
+    proxy::App,
     telemetry,
 };
 
@@ -44,6 +48,7 @@ async fn serve_until_stopped(loaded: LoadedConfig, watch: ConfigWatcher) -> Comm
     let current = Arc::new(current.map_err(CommandError::Start)?);
     let reloader = ConfigReloader::from_loaded(Arc::clone(&current), watch, &loaded);
     log_startup(&loaded, &listener).map_err(CommandError::Start)?;
+    print_page_link(&current.app(), &listener).map_err(CommandError::Start)?;
     let stopping = CancellationToken::new();
     let second_stop = async {
         let reloads = stopping.run_until_cancelled(reloader.run(reload));
@@ -93,5 +98,25 @@ fn log_startup(loaded: &LoadedConfig, listener: &TcpListener) -> io::Result<()> 
              http://{listen}/plimsoll/ shows the sessions of a key, or of all keys with admin.local = true"
         );
     }
+    Ok(())
+}
+
+/// Prints the link that opens the page for all sessions, once.
+///
+/// SECURITY: to a terminal and never to the log, which others may keep and read; and only where every client is on this
+/// machine.
+fn print_page_link(app: &App, listener: &TcpListener) -> io::Result<()> {
+    let listen = listener.local_addr()?;
+    let mut terminal = io::stderr();
+    let is_local = app.config.clients.is_empty() && listen.ip().is_loopback();
+    if !(app.config.admin.link && is_local && terminal.is_terminal()) {
+        return Ok(());
+    }
+    let token = app.page_link.issue_token().map_err(io::Error::other)?;
+    // A terminal that cannot be written to is no reason not to serve.
+    let _ = writeln!(
+        terminal,
+        "The page with all sessions, by a link for one use:\n  http://{listen}/plimsoll/#link={token}"
+    );
     Ok(())
 }

@@ -32,6 +32,9 @@ pub(super) struct SessionsArgs {
     /// The environment variable that holds a client's key or the administrator's
     #[arg(long, value_name = "NAME", default_value = "PLIMSOLL_KEY")]
     key_env: String,
+    /// Only the sessions of this client
+    #[arg(long, value_name = "NAME")]
+    client: Option<String>,
     /// Print the JSON of the API
     #[arg(long)]
     json: bool,
@@ -58,7 +61,7 @@ pub(super) fn run(
     let address = find_proxy(args.url.as_deref(), flags, environment)?;
     let url = parse_address(&address).map_err(CommandError::Command)?;
     let key = environment.get_variable(&args.key_env).map(Secret::new);
-    let list = block_on(fetch_sessions(&url, key.as_ref(), &args.key_env))?;
+    let list = block_on(fetch_sessions(&url, key.as_ref(), args))?;
     let list = list.map_err(CommandError::Command)?;
     if args.json {
         let text = serde_json::to_string(&list).map_err(io::Error::from)?;
@@ -93,9 +96,11 @@ fn parse_address(address: &str) -> Result<Url, String> {
 async fn fetch_sessions(
     url: &Url,
     key: Option<&Secret>,
-    key_env: &str,
+    SessionsArgs {
+        key_env, client, ..
+    }: &SessionsArgs,
 ) -> Result<SessionList, String> {
-    let client = begin_http_client()
+    let http = begin_http_client()
         .timeout(TIMEOUT)
         .build()
         .map_err(|error| format_error_chain(&error).to_string())?;
@@ -108,7 +113,10 @@ async fn fetch_sessions(
     while let Some(skip) = next {
         let mut page = url.clone();
         page.set_query(Some(&format!("skip={skip}&take={PAGE_SIZE}")));
-        let mut request = client.get(page);
+        if let Some(name) = client {
+            page.query_pairs_mut().append_pair("client", name);
+        }
+        let mut request = http.get(page);
         if let Some(key) = key {
             request = request.bearer_auth(key.reveal());
         }
@@ -146,9 +154,10 @@ async fn fetch_sessions(
 }
 
 /// One row per session, the heading first.
-fn format_rows(sessions: &[Box<RawValue>]) -> Vec<[String; 9]> {
+fn format_rows(sessions: &[Box<RawValue>]) -> Vec<[String; 10]> {
     let heading = [
-        "session", "level", "tokens", "window", "full", "model", "format", "course", "age",
+        "session", "client", "level", "tokens", "window", "full", "model", "format", "course",
+        "age",
     ];
     let now_s = unix_seconds_now();
     let mut rows = vec![heading.map(str::to_owned)];
@@ -160,7 +169,7 @@ fn format_rows(sessions: &[Box<RawValue>]) -> Vec<[String; 9]> {
 }
 
 /// The cells of one session; a missing field is shown as `?`.
-fn format_session(session: &Value, now_s: u64) -> [String; 9] {
+fn format_session(session: &Value, now_s: u64) -> [String; 10] {
     let text = |field: &str| session[field].as_str().unwrap_or("?").to_owned();
     let tokens = |field: &str| session[field].as_u64().map_or("?".to_owned(), group_digits);
     let full = session["hard_util"].as_f64();
@@ -180,6 +189,7 @@ fn format_session(session: &Value, now_s: u64) -> [String; 9] {
     };
     let cells = [
         text("id"),
+        text("client"),
         text("health"),
         tokens("prompt_tokens"),
         tokens("context_limit"),
@@ -211,13 +221,13 @@ mod tests {
             "countdown":3,"compacting":false,"format":"messages""#;
         assert_eq!(
             format("critical", known, 99_941),
-            "s|critical|1,500|8,192|18 %|p/m\u{fffd}[2J|messages|2, clear in 3|59 s"
+            "s|?|critical|1,500|8,192|18 %|p/m\u{fffd}[2J|messages|2, clear in 3|59 s"
         );
         let unknown = r#""prompt_tokens":null,"context_limit":null,"hard_util":null,"course":1,
             "countdown":null,"compacting":true"#;
         assert_eq!(
             format("unknown", unknown, 13_600),
-            "s|unknown|?|?|?|p/m\u{fffd}[2J|?|1, compacting|1 d"
+            "s|?|unknown|?|?|?|p/m\u{fffd}[2J|?|1, compacting|1 d"
         );
     }
 

@@ -1,9 +1,8 @@
 //! Aligned columns, grouped digits and bars for the terminal.
 
-use std::{
-    fmt::Display,
-    io::{self, Write},
-};
+use std::io::{self, Write};
+
+pub(super) use crate::telemetry::record::group_digits;
 
 /// Writes rows with aligned columns. Two spaces begin each row and separate columns; lines have no trailing space.
 pub(super) fn write_table<const N: usize>(
@@ -22,19 +21,6 @@ pub(super) fn write_table<const N: usize>(
         writeln!(out, "{}", line.trim_end())?;
     }
     Ok(())
-}
-
-/// A whole number with commas between groups of three digits.
-pub(super) fn group_digits(number: impl Display) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// A bar of `cells` characters. Any part above zero fills at least one.

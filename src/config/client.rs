@@ -14,6 +14,8 @@ settings! {
         /// Whether a request without a key is shown the sessions of all keys, read-only and without texts. Never
         /// with client keys.
         pub local: bool = read_local(s);
+        /// Whether a start on a terminal prints a link that opens the page for all sessions, once.
+        pub link: bool = s.read_plain("link", true);
     }
 }
 

@@ -6,4 +6,5 @@ pub mod body;
 pub mod limit;
 pub mod model_access;
 pub mod origin;
+pub mod page_link;
 pub mod tasks;

@@ -115,7 +115,7 @@ fn is_origin_of(origin: &str, host: &str) -> bool {
 }
 
 /// `localhost`, `127.0.0.0/8` or `[::1]`, with or without a port.
-fn is_loopback(host: &str) -> bool {
+pub(super) fn is_loopback(host: &str) -> bool {
     let parts = match host.strip_prefix('[') {
         Some(rest) => rest.split_once(']'),
         None => Some(host.split_at(host.find(':').unwrap_or(host.len()))),

@@ -23,6 +23,7 @@ pub(super) fn provider(base_url: &str, models: &[&str]) -> ProviderConfig {
         first_byte_timeout: Duration::from_secs(1),
         idle_timeout: Duration::from_secs(1),
         ask_models: Some(false),
+        listed: true,
         breaker_failures: 5,
         breaker_open: Duration::from_secs(30),
     }

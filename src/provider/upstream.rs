@@ -166,6 +166,14 @@ impl Provider {
         catalogue.has_provider(&self.catalogue_name)
     }
 
+    /// Its models in the catalogue.
+    pub(super) fn list_catalogue_models<'c>(
+        &self,
+        catalogue: &'c WindowTable,
+    ) -> impl Iterator<Item = &'c str> {
+        catalogue.list_models(&self.catalogue_name)
+    }
+
     /// The window of a model in the built-in list, else in the catalogue.
     pub(super) fn find_window(&self, model: &str, catalogue: &WindowTable) -> Option<Window> {
         let mut built_in = self.built_in_models().iter();

@@ -15,6 +15,7 @@ use crate::{
     http::{
         admission::Clients,
         limit::{InflightBytes, Limit, LimitMap},
+        page_link::PageLink,
         tasks::Tasks,
     },
     provider::{Provider, Registry},
@@ -37,7 +38,7 @@ pub struct App {
     pub config: Config,
     pub clients: Clients,
     pub registry: Registry,
-    // All fields from here outlive a reload, except for `listening`.
+    // All fields from here outlive a reload, except for `listening` and the clients' names of `sessions`.
     pub sessions: Sessions,
     /// The calibration that new sessions begin with.
     pub ratios: Arc<TokenRatios>,
@@ -49,6 +50,7 @@ pub struct App {
     /// Recent latencies of providers.
     pub recent: Arc<RecentLatencies>,
     pub session_events: Arc<SessionEvents>,
+    pub page_link: Arc<PageLink>,
     pub tasks: Tasks,
     /// Summaries; a drain does not wait for them.
     pub summary_tasks: Tasks,
@@ -79,7 +81,8 @@ impl App {
         let draining = CancellationToken::new();
         let (tenants, counts) = (Tenants::new(secret), Arc::clone(&metrics));
         let sessions = Sessions::new(Arc::clone(&store), tenants, &config.store, counts)
-            .map_err(io::Error::other)?;
+            .map_err(io::Error::other)?
+            .with_clients(config.clients.keys());
         let (for_sync, pull_within) = (Arc::clone(&ratios), config.store.timeout);
         let sync = ReplicaSync::new(store, Arc::clone(&metrics), for_sync, pull_within);
         Ok(Self {
@@ -95,6 +98,7 @@ impl App {
             metrics,
             recent: Arc::default(),
             session_events: Arc::default(),
+            page_link: Arc::default(),
             tasks: Tasks::default(),
             summary_tasks: Tasks::default(),
             client_limits,
@@ -113,6 +117,7 @@ impl App {
         Ok(Self {
             registry: self.registry.with_settings(&config)?,
             clients: Clients::new(&config.clients, &self.client_limits),
+            sessions: self.sessions.with_clients(config.clients.keys()),
             listening: self.draining.child_token(),
             config,
             ..self.clone()

@@ -32,9 +32,9 @@ pub struct SessionEvents {
 pub struct SessionChange {
     pub account: Account,
     pub session: SessionId,
-    /// Its entry in the list of sessions, as JSON, without texts.
+    /// Its entry in the list of sessions, as JSON, without its title.
     bare: Bytes,
-    with_texts: Bytes,
+    with_title: Bytes,
 }
 
 /// A listener, until it is dropped.
@@ -62,14 +62,14 @@ impl SessionChange {
             account: view.account,
             session: view.state.session,
             bare: write(ReportReader::Local),
-            with_texts: write(ReportReader::Owner),
+            with_title: write(ReportReader::Owner),
         }
     }
 
     /// The entry in the list of sessions, as that reader sees it.
     pub const fn overview_for(&self, reader: ReportReader) -> &Bytes {
-        match reader.sees_content() {
-            true => &self.with_texts,
+        match reader.sees_titles() {
+            true => &self.with_title,
             false => &self.bare,
         }
     }

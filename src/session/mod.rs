@@ -5,6 +5,7 @@
 //! request goes on without a state. No tenant reaches another tenant's state, not even with an identical conversation.
 
 use std::{
+    collections::HashMap,
     future::Future,
     sync::{
         Arc,
@@ -73,6 +74,8 @@ pub struct Sessions {
     metrics: Arc<Metrics>,
     find_timeout: Duration,
     pub names: Arc<SessionNames>,
+    /// The names under `[clients]`.
+    client_names: Arc<HashMap<Account, Box<str>>>,
     /// Held while commands are read, changed and written.
     command_lock: Arc<tokio::sync::Mutex<()>>,
 }
@@ -163,6 +166,7 @@ impl Sessions {
             metrics,
             find_timeout: config.timeout,
             names: Arc::default(),
+            client_names: Arc::default(),
             command_lock: Arc::default(),
         })
     }

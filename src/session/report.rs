@@ -17,6 +17,8 @@ pub enum ReportReader {
     Admin { show_content: bool },
     /// Somebody at this machine: sees numbers, gives no commands.
     Local,
+    /// A tab that the link of the start opened: sees numbers and titles, gives no commands.
+    Link,
 }
 
 impl ReportReader {
@@ -24,13 +26,17 @@ impl ReportReader {
     pub const fn sees_content(self) -> bool {
         matches!(self, Self::Owner | Self::Admin { show_content: true })
     }
+
+    pub const fn sees_titles(self) -> bool {
+        self.sees_content() || matches!(self, Self::Link)
+    }
 }
 
 /// A session in a list: what is stored of it, and the name that this process knows it by.
 pub fn build_overview(view: &SessionView, reader: ReportReader) -> Value {
     let mut overview = describe_state(view);
     let task = view.name.task.as_ref();
-    overview["task"] = json!(task.filter(|_| reader.sees_content()));
+    overview["task"] = json!(task.filter(|_| reader.sees_titles()));
     overview["program"] = json!(view.name.program);
     overview
 }
@@ -46,6 +52,7 @@ fn describe_state(view: &SessionView) -> Value {
     let tokens = state.prompt_tokens.zip(state.completion_tokens);
     json!({
         "id": state.session.to_string(),
+        "client": view.client,
         "generations": state.generations,
         "messages": state.messages,
         "model": state.model,
@@ -119,7 +126,7 @@ pub fn build_report(view: &SessionView, reader: ReportReader) -> Value {
     let summary = state.compaction.summary.as_ref();
     let mut report = describe_state(view);
     let details = json!({
-        "read_only": reader == ReportReader::Local,
+        "read_only": matches!(reader, ReportReader::Local | ReportReader::Link),
         "billed_prompt_tokens": state.billed_prompt_tokens,
         "billed_completion_tokens": state.billed_completion_tokens,
         "folded_until": state.guard.boundary(),
@@ -156,6 +163,7 @@ mod tests {
     fn view_of(state: SessionState) -> SessionView {
         SessionView {
             account: Account::from_bytes([0; 16]),
+            client: "alice".into(),
             name: SessionName {
                 task: Some("Mend the mast".into()),
                 program: Some("claude-cli".into()),
@@ -177,6 +185,7 @@ mod tests {
                 ReportReader::Admin { show_content: true },
                 json!("Mend the mast"),
             ),
+            (ReportReader::Link, json!("Mend the mast")),
             (ReportReader::Admin { show_content }, Value::Null),
             (ReportReader::Local, Value::Null),
         ] {
@@ -295,7 +304,11 @@ mod tests {
     #[test]
     fn others_see_numbers_and_no_text() {
         let show_content = false;
-        for reader in [ReportReader::Admin { show_content }, ReportReader::Local] {
+        for reader in [
+            ReportReader::Admin { show_content },
+            ReportReader::Local,
+            ReportReader::Link,
+        ] {
             let body = report_json(recovering_state(), reader);
             assert_eq!(body["course"], 3);
             assert_eq!(body["reminder_count"], 2);

@@ -2,9 +2,11 @@
 //!
 //! SECURITY: both are scoped to an account; no other account can tell that the session exists.
 
+use std::sync::Arc;
+
 use super::{
-    Account, SessionCommands, SessionError, SessionId, SessionName, SessionState, Sessions,
-    state_cipher::SealedSubject,
+    Account, ClientIdentity, SessionCommands, SessionError, SessionId, SessionName, SessionState,
+    Sessions, state_cipher::SealedSubject,
 };
 use crate::{
     compaction::JobOutcome,
@@ -17,6 +19,8 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionView {
     pub account: Account,
+    /// Whose it is: the client's name, else a short keyed digest of its key.
+    pub client: Box<str>,
     pub name: SessionName,
     /// After its newest generation.
     pub state: SessionState,
@@ -47,6 +51,25 @@ pub enum SessionCommand {
 }
 
 impl Sessions {
+    /// The same sessions, of which clients with these names under `[clients]` are told by name.
+    #[must_use]
+    pub fn with_clients<'a>(&self, names: impl Iterator<Item = &'a String>) -> Self {
+        let named = names.map(|name| {
+            let account = self.tenants.derive_account(ClientIdentity::Named(name));
+            (account, name.as_str().into())
+        });
+        Self {
+            client_names: Arc::new(named.collect()),
+            ..self.clone()
+        }
+    }
+
+    /// Who owns the sessions of an account: the client's name, else a short keyed digest.
+    fn label_client(&self, account: &Account) -> Box<str> {
+        let name = self.client_names.get(account).cloned();
+        name.unwrap_or_else(|| self.tenants.label_account(account).into())
+    }
+
     /// A view of a state and the commands beside it, with the session's name.
     pub fn view_state(
         &self,
@@ -55,6 +78,7 @@ impl Sessions {
         commands: &SessionCommands,
     ) -> SessionView {
         SessionView {
+            client: self.label_client(&account),
             name: self.names.find_name(state.session),
             ..SessionView::from_state(account, state, commands)
         }
@@ -178,7 +202,7 @@ impl Sessions {
 }
 
 impl SessionView {
-    /// A view without a name of a state and the commands beside it.
+    /// A view without names of a state and the commands beside it.
     pub fn from_state(
         account: Account,
         mut state: SessionState,
@@ -188,6 +212,7 @@ impl SessionView {
         state.compaction.take_over(&commands.outcomes, generations);
         Self {
             account,
+            client: Box::default(),
             name: SessionName::default(),
             clear_pending: commands.is_clear_pending(&state),
             compact_pending: commands.is_summary_pending(&state),

@@ -87,6 +87,13 @@ impl Tenants {
         Account::from_bytes(digest.finish())
     }
 
+    /// A word for an account without a name: 8 hexadecimal digits, the same for the same key and no part of any id.
+    pub(super) fn label_account(&self, account: &Account) -> String {
+        let mut digest = KeyedDigest::new(&self.secret, b"label");
+        digest.mix_part(1, account.as_bytes());
+        hex::encode(&digest.finish()[..4])
+    }
+
     /// The account with the end user, if the request names one.
     pub fn derive_tenant(
         &self,

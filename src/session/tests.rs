@@ -226,6 +226,7 @@ async fn the_api_reads_sessions_of_the_account_only() {
     let expected = SessionView {
         name: SessionName::default(),
         account,
+        client: tenants.label_account(&account).into(),
         state,
         clear_pending: false,
         compact_pending: false,

@@ -15,8 +15,9 @@ use crate::unix_time::unix_seconds_now;
 
 /// Models that have series of their own, for each kind of operation.
 const MAX_MODELS: usize = 256;
-/// The label of models that are in no settings, no provider's list and not in the catalogue.
-const OTHER_MODEL: &str = "other";
+/// The label of models that are in no settings, no provider's list and not in the catalogue, and of clients without a key of
+/// the settings.
+pub(super) const OTHER: &str = "other";
 
 pub const ATTEMPT_OUTCOMES: [&str; 5] = ["answer", "busy", "failed", "denied", "unsent"];
 const OVERFLOW_RESULTS: [&str; 2] = ["healed", "unhealed"];
@@ -120,12 +121,12 @@ impl Metrics {
         }
         drop(models);
         if !is_known() {
-            return labels_for(OTHER_MODEL);
+            return labels_for(OTHER);
         }
         let mut models = self.models.write();
         let same_operation = models.iter().filter(|known| known.0[0] == labels.0[0]);
         if same_operation.count() >= MAX_MODELS {
-            return labels_for(OTHER_MODEL);
+            return labels_for(OTHER);
         }
         models.insert(labels.clone());
         labels

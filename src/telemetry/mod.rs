@@ -11,7 +11,10 @@ pub mod trace;
 #[path = "no_trace.rs"]
 pub mod trace;
 
-use std::io::{self, IsTerminal};
+use std::{
+    io::{self, IsTerminal},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
 
 use tracing::{Level, Metadata};
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
@@ -30,7 +33,11 @@ const VARIABLES: [&str; 2] = ["PLIMSOLL_LOG", "RUST_LOG"];
 /// Most lines that wait to be written, each usually well under a kilobyte.
 pub const MOST_LINES: usize = 16_384;
 
-/// Starts the log on standard error: plain text on a terminal, JSON lines otherwise.
+/// Whether the log goes to a terminal, so that people read it as it comes.
+static IS_ON_TERMINAL: AtomicBool = AtomicBool::new(false);
+
+/// Starts the log on standard error: plain text on a terminal, with a short line for each
+/// request, JSON lines otherwise.
 ///
 /// A thread writes the lines, so that a stalled reader blocks no request; lines beyond [`MOST_LINES`] are lost then.
 /// Dropping the guard writes the waiting lines, within about a second.
@@ -53,6 +60,7 @@ pub fn start_logging() -> WorkerGuard {
         .with(filter)
         .with(filter_fn(may_be_logged));
     let started = if io::stderr().is_terminal() {
+        IS_ON_TERMINAL.store(true, Relaxed);
         let plain = fmt::layer().with_target(false).with_writer(writer);
         registry.with(plain).try_init()
     } else {

@@ -42,6 +42,8 @@ pub struct RequestFacts {
 pub struct GenerationFacts {
     pub level: HealthLevel,
     pub hard_util: Option<f64>,
+    /// Tokens; `None` where nobody knows.
+    pub window: Option<u32>,
     /// These three are of the last call to the provider.
     pub prompt_tokens: Option<u32>,
     pub completion_tokens: Option<u32>,

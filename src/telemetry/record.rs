@@ -20,6 +20,7 @@ use http::{Method, Response, header::CONTENT_LENGTH};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 
+pub use self::output::group_digits;
 pub use super::notes::{GenerationFacts, RequestNotes};
 use super::{Operation, metrics::InFlightRequest, trace::Trace};
 use crate::wire::Body;

@@ -69,13 +69,14 @@ critical_max_tokens = ${CRITICAL}
 context_length = ${WINDOW}
 ${more}`;
 
-// Starts the proxy with its provider; `more` are further settings.
-export async function start(more = "") {
+// Starts the proxy with its provider; `more` are further settings, `options` those of `serve`.
+export async function start(more = "", options = {}) {
   const harbour = await new Harbour().start();
-  const proxy = await serve(settings(harbour, more));
+  const proxy = await serve(settings(harbour, more), {}, options);
   return {
     url: proxy.url,
     page: `${proxy.url}/plimsoll/`,
+    printed: proxy.printed,
     harbour,
     api: (path, options) => api(proxy.url, path, options),
     talk: (model, key, agent) => new Talk(proxy.url, model, key, agent),

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
-import { KEYS, keyed, launch, limit, open, reads, rowOf, start } from "./harness.mjs";
+import { KEYS, keyed, launch, limit, open, reads, rowOf, start, waitUntil } from "./harness.mjs";
 
 let proxy, shown, browser;
 let alice, bob;
@@ -146,13 +146,18 @@ test("an empty page says how many sessions other keys have, and what to do", lim
     await page.getByRole("heading", { name: "No session yet" }).waitFor();
     const talk = free.talk("harbour/deep", "sk-of-an-sdk");
     await talk.say("Hello", 2_000);
-    await page.getByRole("heading", { name: "No session of this key" }).waitFor();
+    await page.getByRole("heading", { name: "No session without a key" }).waitFor();
     await reads(page.locator(".others"), "Sessions of other keys on this proxy: 1.");
+    await reads(page.locator(".others"), "Open the link that plimsoll prints when it starts on a terminal");
     await reads(page.locator(".others pre"), "local = true");
     await page.getByRole("button", { name: "Enter the key" }).click();
     await enter(page, "sk-of-an-sdk");
     await reads(rowOf(page, talk.id), "Healthy");
     assert.equal(await page.locator(".others").isVisible(), false);
+    await page.getByRole("button", { name: "Forget the key" }).click();
+    await page.getByRole("button", { name: "Use a key" }).click();
+    await enter(page, "sk-of-nobody");
+    await page.getByRole("heading", { name: "No session of this key" }).waitFor();
     await ok();
   } finally {
     await free.stop();
@@ -169,12 +174,86 @@ test("with admin.local the page shows all sessions of this machine to read", lim
     await reads(page.locator("footer"), "to read only");
     await reads(rowOf(page, talk.id).locator(".name"), `Session ${talk.id.slice(0, 8)}`);
     await rowOf(page, talk.id).click();
-    await page.getByText("This session is another key's").waitFor();
+    await page.getByText("This session is shown to read only").waitFor();
     assert.equal(await page.getByRole("button", { name: "Clear" }).isVisible(), false);
     await reads(page.getByRole("region", { name: "Reminders" }), "Enter that key to see them");
     assert.equal(await page.locator(".said").count(), 0);
     await ok();
   } finally {
     await local.stop();
+  }
+});
+
+test("the link of the start opens one tab for all sessions, with titles, to read", limit, async () => {
+  const free = await start("", { terminal: true });
+  try {
+    const talk = free.talk("harbour/deep", "sk-of-an-sdk");
+    for (const tokens of [6_000, 9_000]) await talk.say("Mend the mast", tokens);
+    const link = await waitUntil(() => /#link=[0-9a-f]+/.exec(free.printed())?.[0], "the link is printed");
+    const { page, context, ok } = await open(browser, free, { hash: link, expected });
+    await reads(rowOf(page, talk.id).locator(".name"), "Mend the mast");
+    await reads(page.locator("footer"), "by its link, with their titles");
+    // Neither the address, nor a cookie, nor what outlives the tab has the link or the secret.
+    assert.ok(!page.url().includes("link"));
+    const [local, session, cookie] = await kept(page);
+    assert.match(session, /plimsoll.tab/);
+    assert.ok(!session.includes(link.slice(6)) && !local.includes("tab") && cookie === "");
+    // Live, and after a reload.
+    await talk.say("On", 9_100);
+    await reads(rowOf(page, talk.id), "9,100");
+    await page.reload();
+    await reads(rowOf(page, talk.id).locator(".name"), "Mend the mast");
+    // Another tab shows nothing of it, though tabs with one key share a stream.
+    const other = await context.newPage();
+    await other.goto(free.page);
+    await other.getByRole("heading", { name: "No session without a key" }).waitFor();
+    await talk.say("On", 9_200);
+    await reads(rowOf(page, talk.id), "9,200");
+    assert.equal(await rowOf(other, talk.id).count(), 0);
+    // The same link again.
+    await other.evaluate((hash) => (location.hash = hash), link);
+    await reads(other.getByRole("alert"), "This link was used");
+    assert.ok(!other.url().includes("link"));
+    await other.getByRole("button", { name: "Go on" }).click();
+    await other.getByRole("alert").waitFor({ state: "hidden" });
+    assert.equal(await rowOf(other, talk.id).count(), 0);
+    // A session: figures, no texts, no buttons.
+    await rowOf(page, talk.id).click();
+    await page.getByText("This session is shown to read only").waitFor();
+    assert.equal(await page.getByRole("button", { name: "Clear" }).isVisible(), false);
+    assert.equal(await page.locator(".said").count(), 0);
+    await ok();
+  } finally {
+    await free.stop();
+  }
+});
+
+test("at 400 pixels nothing of the list is cut, and numbers have their names", limit, async () => {
+  const free = await start("");
+  try {
+    const talk = free.talk("harbour/deep", undefined, "claude-cli/2.0.31");
+    for (const tokens of [6_000, 9_000]) await talk.say("Make the rigging hold in a storm, and prove it", tokens);
+    await free.talk("harbour/silent").say("A haiku", undefined);
+    for (const locale of ["en-GB", "zh-CN"]) {
+      const { page, ok } = await open(browser, free, { locale, viewport: { width: 400, height: 1600 } });
+      await reads(rowOf(page, talk.id), locale === "en-GB" ? "Tokens 9,000" : "9,000");
+      const cut = await page.evaluate(() => {
+        const all = [...document.querySelectorAll(".rows *")].filter((it) => it.clientWidth > 1);
+        const isCut = (it) =>
+          getComputedStyle(it).overflowX !== "visible" &&
+          (it.scrollWidth > it.clientWidth + 1 || it.scrollHeight > it.clientHeight + 2);
+        return all.filter(isCut).map((it) => `${it.className}: ${it.textContent}`);
+      });
+      assert.deepEqual(cut, []);
+      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth));
+      await ok();
+    }
+    const { page, ok } = await open(browser, free, { hash: "#/providers", viewport: { width: 400, height: 800 } });
+    const [busy, failed] = ["Busy", "Failed"].map((name) => page.locator("dt", { hasText: name }).first());
+    await busy.waitFor();
+    assert.equal((await busy.boundingBox()).y, (await failed.boundingBox()).y);
+    await ok();
+  } finally {
+    await free.stop();
   }
 });

@@ -358,14 +358,17 @@ critical_max_tokens = 12000
 
 // Starts the binary with this configuration; returns its address without a path, and a way to stop
 // it.
-export async function serve(text, environment = {}) {
+// With `terminal`, the proxy runs on one, and what it prints there is in `printed()`.
+export async function serve(text, environment = {}, { terminal = false } = {}) {
   const folder = await mkdtemp(join(tmpdir(), "plimsoll-"));
   await writeFile(join(folder, "config.toml"), text);
   // Another process may take a free port first; then it is tried with another.
   for (let attempt = 0; attempt < 5; attempt += 1) {
     const port = await freePort();
     const log = openSync(join(folder, "log"), "w");
-    const child = spawn(binary(), ["serve", "--config", "config.toml", "--listen", `127.0.0.1:${port}`], {
+    const run = [binary(), "serve", "--config", "config.toml", "--listen", `127.0.0.1:${port}`];
+    const [program, ...args] = terminal ? ["script", "-qfec", `exec ${run.join(" ")}`, "/dev/null"] : run;
+    const child = spawn(program, args, {
       cwd: folder,
       // Storing a session may be slow on a busy machine, and the next request must find it. Nobody outside is asked.
       // What is kept lies in the folder, unless the configuration says where.
@@ -382,7 +385,8 @@ export async function serve(text, environment = {}) {
     const gone = once(child, "exit");
     await waitUntil(async () => child.exitCode !== null || (await ready(port)), "the proxy is ready");
     if (child.exitCode === null) {
-      return { url: `http://127.0.0.1:${port}`, stop: () => stopProxy(child, gone, folder) };
+      const printed = () => readFileSync(join(folder, "log"), "utf8");
+      return { url: `http://127.0.0.1:${port}`, printed, stop: () => stopProxy(child, gone, folder) };
     }
   }
   throw new Error(`the proxy did not start:\n${readFileSync(join(folder, "log"), "utf8")}`);

@@ -251,7 +251,7 @@ def test_a_panel_shows_the_run(watched, panel):
     shown = []
     assert panel["targets"]
     for target in panel["targets"]:
-        query = target["expr"].replace("$__rate_interval", "10m").replace("$instance", ".*")
+        query = target["expr"].replace("$__rate_interval", "10m").replace("$instance", ".*").replace("$client", ".*")
         assert "$" not in query
         result = watched.query(query)
         assert result, query

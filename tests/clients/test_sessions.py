@@ -43,10 +43,10 @@ def test_sessions_are_printed_as_one_table(proxy):
     code, printed, _ = sessions("--url", proxy)
     assert code == 0
     heading, *rows = [line.split() for line in printed.splitlines()]
-    assert heading == ["session", "level", "tokens", "window", "full", "model", "format", "course", "age"]
+    assert heading == ["session", "client", "level", "tokens", "window", "full", "model", "format", "course", "age"]
     rows = {row[0]: row for row in rows}
-    assert rows[first][1] == "healthy" and rows[second][1] == "critical"
-    assert rows[first][3] == "8,192" and "chat" in rows[first]
+    assert rows[first][2] == "healthy" and rows[second][2] == "critical"
+    assert rows[first][4] == "8,192" and "chat" in rows[first]
     assert "simulated/plimsoll-8k" in rows[first]
 
 

@@ -3,8 +3,10 @@
 //! A single session is in `conversation/api.rs`, its compaction in `compaction/api.rs`.
 
 mod about;
+mod clients;
 mod events;
 mod fit;
+mod link;
 mod list;
 mod local;
 mod origin;

@@ -48,12 +48,7 @@ fn check_warns_of_a_missing_key_that_a_start_refuses() {
 #[test]
 fn check_prints_json_and_what_is_changed() {
     let folder = tempfile::tempdir().unwrap();
-    let done = run(
-        folder.path(),
-        OPENAI,
-        &[],
-        &["check", "--changed", "--json"],
-    );
+    let done = run(folder.path(), OPENAI, &[], &["check", "--json"]);
     let shown: Value = serde_json::from_slice(&done.stdout).unwrap();
     assert_eq!(
         (&shown["valid"], shown["settings"].as_array().unwrap().len()),

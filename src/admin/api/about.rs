@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 use super::{Requester, respond_json};
 use crate::{config::Config, error::Failure, proxy::App, session::ReportReader, wire::Body};
 
-/// SECURITY: for the administrator, and for local requesters who see all sessions by `admin.local`.
+/// SECURITY: for the administrator, and for local requesters who see all sessions by `admin.local`; not for a tab that
+/// the link of the start opened, which is shown sessions only.
 /// `config/setting.rs` removed all values that may be keys.
 pub(super) fn answer_settings(app: &App, requester: &Requester) -> Result<Response<Body>, Failure> {
-    if requester.account.is_some() {
+    if requester.account.is_some() || requester.by_link {
         return Err(Failure::AdminOnly);
     }
     Ok(respond_json(&settings_to_json(&app.config)))
@@ -27,7 +28,7 @@ pub(super) fn answer_about(app: &App, requester: &Requester) -> Response<Body> {
 }
 
 /// `keys` says whether clients need one. `reader` is `owner` (the client's sessions), `admin` (all
-/// sessions) or `local` (all sessions, read only). `compaction` is the default of sessions.
+/// sessions), `local` or `link` (all sessions, read only). `compaction` is the default of sessions.
 pub(super) fn describe_proxy(config: &Config, reader: ReportReader, keys: bool) -> Value {
     let compaction = &config.compaction;
     json!({
@@ -36,6 +37,7 @@ pub(super) fn describe_proxy(config: &Config, reader: ReportReader, keys: bool) 
             ReportReader::Owner => "owner",
             ReportReader::Admin { .. } => "admin",
             ReportReader::Local => "local",
+            ReportReader::Link => "link",
         },
         "keys": keys,
         "show_content": reader.sees_content(),

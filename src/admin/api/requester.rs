@@ -10,6 +10,7 @@ use crate::{
         admission::Client,
         model_access::{allows_provider, allows_target},
         origin::is_local_client,
+        page_link::{PageLink, TAB_HEADER},
     },
     provider::Target,
     proxy::App,
@@ -17,7 +18,7 @@ use crate::{
     wire::parse_bearer,
 };
 
-/// A client, the administrator, or with `admin.local` somebody at this machine.
+/// A client, the administrator, or somebody at this machine: with `admin.local`, or by the link of the start.
 #[derive(Clone)]
 pub(in crate::admin) struct Requester {
     /// The account whose sessions are shown; `None` for all.
@@ -27,17 +28,24 @@ pub(in crate::admin) struct Requester {
     pub(super) client_account: Option<Account>,
     /// `None` for the administrator.
     pub(super) client: Option<Client>,
+    /// A tab that the link of the start opened: sees all sessions with their titles, changes nothing.
+    pub(super) by_link: bool,
 }
 
 impl Requester {
     /// # Errors
-    /// If clients need keys and the request has no valid one.
+    /// If clients need keys and the request has no valid one, or if it has a wrong secret of a tab.
     pub(in crate::admin) fn from_headers(app: &App, headers: &HeaderMap) -> Result<Self, Failure> {
-        if is_admin(app, headers) {
+        let by_link = headers.contains_key(TAB_HEADER);
+        if by_link {
+            PageLink::check_conditions(&app.config.admin, &app.clients, headers)?;
+            app.page_link.check_tab(headers)?;
+        } else if is_admin(app, headers) {
             return Ok(Self {
                 account: None,
                 client_account: None,
                 client: None,
+                by_link,
             });
         }
         let client = app.clients.recognise_client(headers)?;
@@ -49,15 +57,17 @@ impl Requester {
             && named == session::ClientIdentity::Anonymous
             && is_local_client(&app.clients, headers);
         Ok(Self {
-            account: (!local).then_some(account),
+            account: (!local && !by_link).then_some(account),
             client_account: Some(account),
             client: Some(client),
+            by_link,
         })
     }
 
     /// How the requester sees sessions of that account, or with `None` those of a list.
     pub(super) fn choose_reader(&self, app: &App, account: Option<&Account>) -> ReportReader {
         match &self.client_account {
+            Some(_) if self.by_link => ReportReader::Link,
             Some(client) if account == Some(client) => ReportReader::Owner,
             Some(_) => ReportReader::Local,
             None => ReportReader::Admin {

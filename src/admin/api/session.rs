@@ -36,6 +36,9 @@ pub(super) async fn command_session(
     id: SessionId,
     command: SessionCommand,
 ) -> Result<Response<Body>, Failure> {
+    if requester.by_link {
+        return Err(Failure::SessionReadOnly);
+    }
     let (sessions, owner) = (&app.sessions, requester.client_account.as_ref());
     let view = sessions.add_command(owner, id, command).await;
     let Some(view) = view.map_err(log_store_failure)? else {

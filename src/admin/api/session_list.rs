@@ -39,18 +39,22 @@ const LOCAL_HINT: &str = "admin.local is on: requests that send no key and come 
                           x-forwarded-*, forwarded, via or x-real-ip) are shown the sessions of all keys. Ask \
                           again that way, or send the key whose sessions you want.";
 
-/// Parses `skip` and `take`.
+/// Parses `skip`, `take` and `client`.
 ///
 /// # Errors
-/// For other parameters, and for values that are repeated or out of bounds.
-pub(super) fn parse_page(query: Option<&str>) -> Result<Page, Failure> {
-    let (mut skip, mut take) = (None, None);
+/// For other parameters, and for numbers that are repeated or out of bounds.
+pub(super) fn parse_page(query: Option<&str>) -> Result<(Page, Option<String>), Failure> {
+    let (mut skip, mut take, mut client) = (None, None, None);
     for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
         let (name, slot, least, most) = match &*name {
             "skip" => ("skip", &mut skip, 0, MAX_SKIP),
             "take" => ("take", &mut take, 1, Page::MAX_TAKE),
+            "client" => {
+                client = Some(value.into_owned());
+                continue;
+            }
             unknown => {
-                let (name, known) = (shorten_word(unknown), "skip and take");
+                let (name, known) = (shorten_word(unknown), "skip, take and client");
                 return Err(Failure::QueryUnknown { name, known });
             }
         };
@@ -62,16 +66,17 @@ pub(super) fn parse_page(query: Option<&str>) -> Result<Page, Failure> {
         }
         *slot = number;
     }
-    Ok(Page {
+    let page = Page {
         skip: skip.unwrap_or(0),
         take: take.unwrap_or(DEFAULT_TAKE),
-    })
+    };
+    Ok((page, client))
 }
 
 pub(super) async fn list_sessions(
     app: &App,
     requester: &Requester,
-    page: Page,
+    (page, client): (Page, Option<String>),
 ) -> Result<Response<Body>, Failure> {
     let account = requester.account.as_ref();
     let found = app.sessions.list_sessions(account, page).await;
@@ -84,10 +89,12 @@ pub(super) async fn list_sessions(
         let reader = requester.choose_reader(app, Some(&view.account));
         session::build_overview(view, reader)
     };
+    let sessions = found.sessions.iter();
+    let wanted = sessions.filter(|view| client.as_ref().is_none_or(|name| **name == *view.client));
     Ok(respond_json(&SessionPage {
         hint: of_other_keys.filter(|others| *others > 0).map(|_| hint),
         of_other_keys,
-        sessions: found.sessions.iter().map(build_overview).collect(),
+        sessions: wanted.map(build_overview).collect(),
         next: (found.has_more && next <= MAX_SKIP).then_some(next),
     }))
 }
@@ -114,13 +121,15 @@ mod tests {
     #[test]
     fn wrong_queries_are_refused() {
         let check = |query: Option<&str>, expected: Option<(usize, usize)>| {
-            let found = parse_page(query).ok().map(|page| (page.skip, page.take));
+            let found = parse_page(query).ok();
+            let found = found.map(|(page, _)| (page.skip, page.take));
             assert_eq!(found, expected, "{query:?}");
         };
         check(None, Some((0, 100)));
         check(Some(""), Some((0, 100)));
         check(Some("take=1"), Some((0, 1)));
         check(Some("take=200&skip=007"), Some((7, 200)));
+        check(Some("client=alice"), Some((0, 100)));
         for wrong in [
             "take=0",
             "take=201",

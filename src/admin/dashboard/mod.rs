@@ -69,12 +69,12 @@ macro_rules! files {
     };
 }
 
-static FILES: LazyLock<[File; 33]> = LazyLock::new(|| {
+static FILES: LazyLock<[File; 34]> = LazyLock::new(|| {
     files! {
         "index.html" "mark.svg"
         "chart.css" "colours.css" "controls.css" "gauge.css" "list.css" "page.css" "view.css"
         "api.js" "auto.js" "chart.js" "dialog.js" "dom.js" "empty.js" "events.js" "format.js" "gauge.js"
-        "hint.js" "in-force.js" "list.js" "made-of.js" "main.js" "poll.js" "providers.js" "report.js"
+        "hint.js" "in-force.js" "link.js" "list.js" "made-of.js" "main.js" "poll.js" "providers.js" "report.js"
         "row.js" "rows.js" "session.js" "sessions.js" "settings.js" "share.js" "words.js"
     }
 });

@@ -9,7 +9,11 @@ use crate::{
 };
 
 fn checked(text: &str) -> Result<String, CommandError> {
-    checked_with(CheckArgs::default(), text)
+    let args = CheckArgs {
+        all: true,
+        json: false,
+    };
+    checked_with(args, text)
 }
 
 fn checked_with(args: CheckArgs, text: &str) -> Result<String, CommandError> {
@@ -74,7 +78,6 @@ fn check_shows_values_and_sources_and_no_key() {
         ],
     );
     for part in [
-        "simulated/plimsoll-8k",
         "a key of the settings",
         "catalogue: built in, of 2026-",
         "https://otlp.example ",
@@ -85,7 +88,7 @@ fn check_shows_values_and_sources_and_no_key() {
         assert!(shown.contains(part), "no {part:?} in\n{shown}");
     }
     assert!(
-        shown.ends_with("The settings are valid, with 1 warning.\n"),
+        shown.starts_with("The settings are valid, with 1 warning:\n"),
         "{shown}"
     );
 }
@@ -180,17 +183,17 @@ fn models_with_unknown_windows_share_one_warning() {
     let provider = "[providers.a]\nbase_url = \"https://a.example/v1\"\nauth = \"none\"\n";
     let names: Vec<String> = (10..35).map(|n| format!("\"m{n}\"")).collect();
     let shown = checked(&format!("{provider}models = [{}]\n", names.join(", "))).unwrap();
-    let (_, warnings) = shown.split_once("\nwarnings\n").unwrap();
+    let (verdict, warnings) = shown.split_once("\n\n").unwrap();
+    assert_eq!(verdict, "The settings are valid, with 1 warning:");
     let warning = warnings.lines().next().unwrap();
     assert!(
         warning.contains("a/m10, ") && warning.contains(", 5 more,"),
         "{warning}"
     );
-    assert!(shown.ends_with("with 1 warning.\n"), "{shown}");
     let known = checked(&format!(
         "{provider}[models.\"a/m\"]\ncontext_length = 8192\n"
     ));
-    assert!(known.unwrap().ends_with("The settings are valid.\n"));
+    assert!(known.unwrap().starts_with("The settings are valid.\n"));
 }
 
 #[test]
@@ -205,12 +208,15 @@ fn invalid_settings_are_refused_with_their_message() {
 }
 
 #[test]
-fn the_changed_settings_are_shown_alone() {
-    let args = CheckArgs {
-        changed: true,
-        json: false,
-    };
+fn the_verdict_is_first_and_changed_settings_are_shown_alone() {
+    let args = CheckArgs::default();
+    let none = checked_with(args, "").unwrap();
+    assert!(
+        none.contains("all are at their defaults; --all shows them"),
+        "{none}"
+    );
     let shown = checked_with(args, "[guard]\nreserve_tokens = 5000\n").unwrap();
+    assert!(shown.starts_with("The settings are valid.\n"), "{shown}");
     let (settings, _) = shown.split_once("\nmodels\n").unwrap();
     let mut rows = settings.lines().filter(|line| line.contains("config.toml"));
     let row = rows.next_back().unwrap();
@@ -221,7 +227,7 @@ fn the_changed_settings_are_shown_alone() {
 #[test]
 fn json_has_settings_and_warnings_and_no_key() {
     let args = CheckArgs {
-        changed: true,
+        all: false,
         json: true,
     };
     let text = "[providers.a]\nbase_url = \"https://a.example/v1\"\napi_key_env = \"UNSET\"\n";

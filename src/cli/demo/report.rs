@@ -6,6 +6,10 @@ use serde_json::Value;
 use crate::cli::table::{draw_bar, group_digits};
 
 const BAR_CELLS: usize = 56;
+/// Columns of a line with that bar, and a little of what was done.
+const WIDE: usize = 160;
+/// Columns of a short line without its bar, and of the shortest bar.
+const SHORT_LINE: [usize; 2] = [62, 8];
 
 pub(super) struct DemoAnswer {
     pub(super) status: u16,
@@ -30,6 +34,8 @@ pub(super) struct DemoReport {
     pub(super) known: (usize, usize),
     /// Of the last answer.
     reminders: u32,
+    /// Columns of the terminal; `None`: any.
+    columns: Option<usize>,
 }
 
 impl DemoAnswer {
@@ -65,6 +71,14 @@ impl DemoAnswer {
 }
 
 impl DemoReport {
+    /// Of a terminal with so many columns.
+    pub(super) fn for_columns(columns: Option<usize>) -> Self {
+        Self {
+            columns,
+            ..Self::default()
+        }
+    }
+
     /// The line of one request, and a line for each event of recovery. Numbers that the answer does not have
     /// count as zero. `window` is in tokens.
     pub(super) fn add_step(&mut self, turn: usize, window: u32, answer: &DemoAnswer) -> String {
@@ -77,28 +91,64 @@ impl DemoReport {
         self.cached_tokens += cached.unwrap_or(0);
         self.answer_tokens += usage["completion_tokens"].as_u64().unwrap_or(0);
         self.reminders = answer.parse_header("x-plimsoll-reminders").unwrap_or(0);
-        let mut line = format!(
-            "step {:>4}  turn {turn:>3}  [{}] {:>9} of {} tokens  {:<8}  cached {:>4.1} %  {}",
-            self.requests,
-            draw_bar(prompt_tokens, window.into(), BAR_CELLS),
-            group_digits(prompt_tokens),
-            group_digits(window),
-            answer.read_header("x-plimsoll-health").unwrap_or("unknown"),
-            self.compute_cached_percent(),
-            answer.read_header("x-plimsoll-actions").unwrap_or("none"),
+        let health = answer.read_header("x-plimsoll-health").unwrap_or("unknown");
+        let actions = answer.read_header("x-plimsoll-actions").unwrap_or("none");
+        let narrow = self.columns.filter(|columns| *columns < WIDE);
+        let mut line = narrow.map_or_else(
+            || self.format_wide(turn, prompt_tokens, window, health),
+            |columns| self.format_narrow(columns, prompt_tokens, window, health),
         );
-        let reminders = self.reminders;
+        let mut rest = actions.to_owned();
         match answer.parse_header("x-plimsoll-course").unwrap_or(1) {
-            1 if reminders == 0 => {}
-            course => line += &format!("  (course {course}, {reminders} reminders)"),
+            1 if self.reminders == 0 => {}
+            course => rest += &format!("  (course {course}, {} reminders)", self.reminders),
         }
         if let Some(refusal) = answer.describe_refusal() {
-            line += &format!("  REFUSED {refusal}");
+            rest += &format!("  REFUSED {refusal}");
         }
+        // What is too long for the line stands below it.
+        let fits = |columns: usize| line.chars().count() + 2 + rest.chars().count() <= columns;
+        let gap = match self.columns.is_none_or(fits) {
+            true => "  ",
+            false => "\n       ",
+        };
+        line += gap;
+        line += &rest;
         for event in self.describe_events(answer) {
             line += &format!("\n  ==> {event}");
         }
-        line
+        match self.columns {
+            Some(columns) => cut_lines(&line, columns),
+            None => line,
+        }
+    }
+
+    fn format_wide(&self, turn: usize, tokens: u64, window: u32, health: &str) -> String {
+        format!(
+            "step {:>4}  turn {turn:>3}  [{}] {:>9} of {} tokens  {:<8}  cached {:>4.1} %",
+            self.requests,
+            draw_bar(tokens, window.into(), BAR_CELLS),
+            group_digits(tokens),
+            group_digits(window),
+            health,
+            self.compute_cached_percent(),
+        )
+    }
+
+    fn format_narrow(&self, columns: usize, tokens: u64, window: u32, health: &str) -> String {
+        let [line, least] = SHORT_LINE;
+        format!(
+            "{:>4} [{}] {:>9} of {}  {health:<8}  cached {:>4.1} %",
+            self.requests,
+            draw_bar(
+                tokens,
+                window.into(),
+                columns.saturating_sub(line).clamp(least, BAR_CELLS)
+            ),
+            group_digits(tokens),
+            group_digits(window),
+            self.compute_cached_percent(),
+        )
     }
 
     /// What recovery did with a request.
@@ -133,6 +183,12 @@ impl DemoReport {
     }
 }
 
+/// The text with no line of more columns.
+fn cut_lines(text: &str, columns: usize) -> String {
+    let cut = |line: &str| line.chars().take(columns).collect::<String>();
+    text.lines().map(cut).collect::<Vec<_>>().join("\n")
+}
+
 /// The sums of three reports beside each other, under their titles.
 pub(super) fn format_comparison(titles: [&str; 3], reports: &[DemoReport]) -> Vec<[String; 4]> {
     let [one, two, three] = titles;
@@ -157,10 +213,10 @@ pub(super) fn format_comparison(titles: [&str; 3], reports: &[DemoReport]) -> Ve
             format!("{:.1} %", report.compute_cached_percent())
         }),
         row(
-            &format!("cost, at {prompt} / {cached} / {answer} USD per million"),
+            &format!("cost, {prompt} / {cached} / {answer} USD per million"),
             &|report| format!("{:.2} USD", report.compute_cost()),
         ),
-        row("still known of its files and tickets", &|report| {
+        row("known of its files and tickets", &|report| {
             let (known, all) = report.known;
             format!("{known} of {all}")
         }),
@@ -210,6 +266,28 @@ mod tests {
             event,
             "  ==> course 2 begins: the task, 3 reminders and the newest steps go on"
         );
+    }
+
+    #[test]
+    fn lines_fit_the_columns_of_the_terminal() {
+        let headers = [
+            (
+                "x-plimsoll-actions",
+                "truncated=12, cleared=53, dropped=114, injected=critical, course=2",
+            ),
+            ("x-plimsoll-course", "12"),
+            ("x-plimsoll-reminders", "13"),
+            ("x-plimsoll-countdown", "5"),
+        ];
+        let usage = json!({"prompt_tokens": 1_000_000});
+        let answer = read(200, &headers, json!({"usage": usage}));
+        for columns in [80, 100, 120, 159, 160, 200] {
+            let mut report = DemoReport::for_columns(Some(columns));
+            let text = report.add_step(4, 1_000_000, &answer);
+            let mut widths = text.lines().map(|line| line.chars().count());
+            assert!(widths.all(|width| width <= columns), "{columns}: {text}");
+            assert!(text.contains("cached  0.0 %"), "{columns}: {text}");
+        }
     }
 
     #[test]

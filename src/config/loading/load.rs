@@ -106,11 +106,16 @@ impl WrittenSettings {
         })
     }
 
-    /// The directory whose prompts [`Self::check`] reads.
-    pub(crate) fn prompts_dir(&self) -> Option<PathBuf> {
-        let (_, folder) = self.layers.find_strongest(&["recovery", "prompts_dir"])?;
-        let folder = folder.as_str().filter(|folder| !folder.is_empty());
-        folder.map(PathBuf::from)
+    /// What [`Self::check`] reads beside the settings: the directory of prompts, and files with keys of providers.
+    pub(crate) fn list_read_paths(&self) -> Vec<PathBuf> {
+        let providers = self.layers.list_keys(&["providers"]);
+        let keys = providers
+            .iter()
+            .map(|name| vec!["providers", name, "api_key_file"]);
+        let settings = keys.chain([vec!["recovery", "prompts_dir"]]);
+        let paths = settings.filter_map(|path| self.layers.find_strongest(&path)?.1.as_str());
+        let paths = paths.filter(|path| !path.is_empty());
+        paths.map(PathBuf::from).collect()
     }
 
     /// Fails with all problems at once. A variable that a setting names and that is not set is one.

@@ -79,10 +79,10 @@ impl ConfigWatcher {
         };
         let mut stamps = stamp_paths(&self.paths);
         let written = WrittenSettings::read_sources(file.as_ref(), &self.flags, &self.environment);
-        if let Some(prompts) = written.as_ref().ok().and_then(WrittenSettings::prompts_dir) {
-            stamps.push(stamp_path(&prompts));
-            self.paths.push(prompts);
-        }
+        let more = written.as_ref().map(WrittenSettings::list_read_paths);
+        let more = more.unwrap_or_default();
+        stamps.extend(stamp_paths(&more));
+        self.paths.extend(more);
         self.record_stamps(stamps);
         let written = written?;
         let has_content = written.has_content;

@@ -2,6 +2,8 @@
 //!
 //! SECURITY: no message shows a header, a query or a variable's name that may contain a key.
 
+use std::{fs, io::Read as _};
+
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header::AUTHORIZATION};
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +17,9 @@ pub const PROXY_HEADER_PREFIX: &str = "x-plimsoll-";
 
 /// The key of a client of this proxy, beside what it sends to the provider as its own.
 pub const PROXY_KEY: HeaderName = HeaderName::from_static("x-plimsoll-key");
+
+/// Of a file with a key; no key is as long.
+const MAX_KEY_BYTES: u64 = 64 << 10;
 
 /// Headers of a connection, which a setting cannot add.
 const CONNECTION_HEADERS: [&str; 6] = [
@@ -34,7 +39,7 @@ const NO_HEADER: &str = "is not the name of a header that can be set; write one 
 pub enum Auth {
     /// The client's `Authorization` is passed on.
     Client,
-    /// The key in the environment variable of `api_key_env`, and the variable's name.
+    /// The key in the environment variable of `api_key_env` or in the file of `api_key_file`, and the name of either.
     Key(Secret, Box<str>),
     None,
 }
@@ -52,19 +57,21 @@ pub(super) fn read_auth(s: &mut Section) -> Auth {
     s.explain_unset("a key of the settings");
     let auth: Option<WrittenAuth> = s.read_option(key, Visibility::Plain);
     let variable: Option<String> = s.read_option("api_key_env", Visibility::Variable);
-    let message = match (auth, variable) {
-        (None, None) => {
-            "no credentials are chosen; write api_key_env = \"NAME\" for a key of yours, \
+    let file: Option<String> = s.read_option("api_key_file", Visibility::Plain);
+    let message = match (auth, variable, file) {
+        (None, None, None) => {
+            "no credentials are chosen; write api_key_env = \"NAME\" or api_key_file = \"PATH\" for a key of yours, \
              auth = \"client\" to pass on the client's, or auth = \"none\""
         }
-        (Some(_), Some(_)) => "auth and api_key_env exclude each other; leave one of them out",
-        (Some(WrittenAuth::None), None) => return Auth::None,
-        (Some(WrittenAuth::Client), None) => return Auth::Client,
+        (Some(WrittenAuth::None), None, None) => return Auth::None,
+        (Some(WrittenAuth::Client), None, None) => return Auth::Client,
         // A key that is not set is empty: the proxy does not start with it.
-        (None, Some(variable)) => {
+        (None, Some(variable), None) => {
             let key = resolve_key(s, &variable).unwrap_or_else(|| Secret::new(""));
             return Auth::Key(key, variable.into());
         }
+        (None, None, Some(file)) => return Auth::Key(read_key_file(s, &file), file.into()),
+        _ => "auth, api_key_env and api_key_file exclude each other; leave all but one out",
     };
     s.refuse_value(key, None, message);
     Auth::None
@@ -83,6 +90,29 @@ fn resolve_key(s: &mut Section, variable: &str) -> Option<Secret> {
     Some(Secret::new(value))
 }
 
+/// The key in a file, without white space around it.
+///
+/// SECURITY: no message shows the path, in whose place a user may have written the key itself.
+fn read_key_file(s: &mut Section, path: &str) -> Secret {
+    let key = "api_key_file";
+    // Reading a pipe would wait for its writer.
+    let is_file = fs::metadata(path).is_ok_and(|data| data.is_file());
+    let file = is_file.then(|| fs::File::open(path).ok()).flatten();
+    let mut text = String::new();
+    let read = file.map(|file| file.take(MAX_KEY_BYTES).read_to_string(&mut text));
+    let value = text.trim();
+    let message = match read {
+        Some(Ok(_)) if value.is_empty() => "names an empty file; write the key into it",
+        Some(Ok(_)) if HeaderValue::from_str(value).is_err() => {
+            "names a file with characters that no key can have; it holds the key alone"
+        }
+        Some(Ok(_)) => return Secret::new(value),
+        _ => "names no file that can be read (the value is not shown, it may be a secret)",
+    };
+    s.refuse_value(key, None, message);
+    Secret::new("")
+}
+
 pub(super) fn read_key_header(s: &mut Section) -> Option<HeaderName> {
     let key = "key_header";
     s.explain_unset("authorization");
@@ -91,7 +121,7 @@ pub(super) fn read_key_header(s: &mut Section) -> Option<HeaderName> {
         s.refuse_text(key, &written, NO_HEADER);
         return None;
     };
-    if !s.is_set("api_key_env") {
+    if !s.is_set("api_key_env") && !s.is_set("api_key_file") {
         s.refuse_value(key, None, "has no key to carry; name one in api_key_env");
     }
     (name != AUTHORIZATION).then_some(name)

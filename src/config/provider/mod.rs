@@ -55,6 +55,9 @@ settings! {
         /// not have.
         pub ask_models: Option<bool> = s.explain_unset("if not in the catalogue")
             .read_option("ask_models", Visibility::Plain);
+        /// Whether the models of its own list stand in lists. Unset: yes; those of the built-in `simulated` only while
+        /// there is no other provider.
+        pub listed: bool = s.read_plain("listed", true);
         /// Failures in a row that open the circuit breaker; 0: never.
         pub breaker_failures: u32 = s.read_plain("breaker_failures", 5);
         /// How long an open breaker skips the provider where another candidate can answer.
@@ -73,23 +76,32 @@ pub enum CacheMarkers {
 
 /// The configured providers and the built-in one.
 pub(super) fn read_providers(root: &mut Section) -> BTreeMap<String, ProviderConfig> {
+    let mut simulated_listed = None;
     let mut providers = root.read_entries("providers", |s, name| {
+        if cfg!(feature = "simulated") && name == SIMULATED {
+            // Nothing else of it is configured.
+            let read = |s: &mut Section| s.read_option("listed", Visibility::Plain);
+            simulated_listed = s.read_section(name, read);
+            return None;
+        }
         let provider = s.read_section(name, ProviderConfig::read);
         check_name(s, name);
         Some(provider)
     });
     if cfg!(feature = "simulated") {
-        providers.insert(SIMULATED.to_owned(), make_simulated());
+        let listed = simulated_listed.unwrap_or(providers.is_empty());
+        providers.insert(SIMULATED.to_owned(), make_simulated(listed));
     }
     providers
 }
 
 /// The built-in provider: the defaults, without address and credentials.
-fn make_simulated() -> ProviderConfig {
+fn make_simulated(listed: bool) -> ProviderConfig {
     let (layers, environment) = (Layers::default(), Environment::default());
     ProviderConfig {
         profile: profile::find_profile("openai").unwrap_or(&PROFILES[0]),
         ask_models: Some(false),
+        listed,
         breaker_failures: 0,
         ..ProviderConfig::read(&mut Section::new(&layers, &environment))
     }
@@ -128,9 +140,6 @@ fn read_formats(s: &mut Section, profile: &Profile, base_url: Option<&str>) -> V
 fn check_name(s: &mut Section, name: &str) {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';
     let message = match name {
-        SIMULATED if cfg!(feature = "simulated") => {
-            "is built in and cannot be configured; choose another name"
-        }
         "v1" | "plimsoll" => {
             "is reserved, since paths of the proxy begin with it; choose another name"
         }
@@ -146,7 +155,7 @@ fn check_name(s: &mut Section, name: &str) {
 pub(super) fn read_provider(s: &mut Section, key: &str) -> Option<String> {
     let name: String = s.read_option(key, Visibility::Plain)?;
     let mut known = s.list_keys("providers");
-    if cfg!(feature = "simulated") {
+    if cfg!(feature = "simulated") && !known.iter().any(|name| name == SIMULATED) {
         known.push(SIMULATED.to_owned());
     }
     if !known.contains(&name) {

@@ -44,6 +44,13 @@ impl WindowTable {
         self.models.get(model).map_or(&[], Vec::as_slice)
     }
 
+    /// The models of a provider.
+    pub(crate) fn list_models<'t>(&'t self, provider: &str) -> impl Iterator<Item = &'t str> {
+        let is_of = move |(name, _): &(String, Window)| name == provider;
+        let models = self.models.iter();
+        models.filter_map(move |(model, entries)| entries.iter().any(is_of).then_some(&**model))
+    }
+
     pub(crate) fn has_provider(&self, name: &str) -> bool {
         self.providers.contains(name)
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Registry, Target};
-use crate::provider::WindowSource;
+use crate::provider::{WindowSource, catalogue::look_up_window_by_name, matches_pattern};
 
 /// A name that clients may use.
 #[derive(Clone, Debug)]
@@ -26,7 +26,8 @@ impl Registry {
                 names.extend(choice.deployments().iter().map(|(target, _)| target.id()));
             }
         }
-        for (name, provider) in &self.providers {
+        let listed = self.providers.iter();
+        for (name, provider) in listed.filter(|(name, _)| self.names.is_listed(name)) {
             let built_in = provider.built_in_models().iter();
             let built_in = built_in.map(|(model, _)| (*model).to_owned());
             let ids = built_in.chain(self.listed.list_ids(&provider.endpoint));
@@ -73,6 +74,41 @@ impl Registry {
             all.iter().any(|model| model.id == id)
         };
         (is_known || is_listed()).then_some(found)
+    }
+
+    /// The names that a pattern covers, of those that are offered or that the catalogue has for a provider, sorted.
+    pub fn list_covered_names(&self, pattern: &str) -> BTreeSet<String> {
+        let offered = self.list_offered_by_all_names().into_iter();
+        let mut names: BTreeSet<String> = offered.map(|offered| offered.id).collect();
+        let catalogue = self.current_catalogue();
+        for (name, provider) in &self.providers {
+            for model in provider.list_catalogue_models(&catalogue) {
+                names.insert(format!("{name}/{model}"));
+                if self.names.is_claimed(model) {
+                    names.insert(model.to_owned());
+                }
+            }
+        }
+        names.retain(|name| matches_pattern(pattern, name));
+        names
+    }
+
+    /// The model of any name.
+    ///
+    /// # Errors
+    /// No provider serves it. The message has the catalogue's window too, where all providers there agree on one.
+    pub fn explain_name(&self, name: &str) -> Result<OfferedModel, String> {
+        let refused = match self.look_up_candidates(name, None) {
+            Ok(_) => "it has no deployment".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let known = look_up_window_by_name(&self.current_catalogue(), name);
+        let known = known.map(|window| {
+            let tokens = window.tokens;
+            format!(" The catalogue has it with a window of {tokens} tokens.")
+        });
+        let found = self.offer_name(name);
+        found.ok_or_else(|| format!("{name}: {refused}{}", known.unwrap_or_default()))
     }
 
     /// Names that clients used and whose window was unknown then, as they stand now; of many, some.

@@ -16,9 +16,14 @@ use super::{
 /// Of calls in one turn.
 const MAX_ROUNDS: usize = 7;
 
-const TEXT: &str = "Here is what I found. The relevant part is small, and the rest of the code \
-    depends on it in two places only. I kept the change local, so that the public interface stays \
-    as it is. The next step would be a test for the empty case.";
+/// What it answers where nothing else is due: what it is, and how full it is. Tokens.
+pub(super) fn describe_itself(prompt: u32, window: u32) -> String {
+    format!(
+        "This is the canned answer of the model that is built into Plimsoll: it thinks nothing and asks nobody. The \
+         prompt of this request filled {prompt} of the {window} tokens of its window. For answers of a real model, \
+         name a provider in the settings."
+    )
+}
 
 const ADD: &str = "add_reminder";
 const UPDATE: &str = "update_reminder";
@@ -49,12 +54,12 @@ pub(super) struct Reply {
 /// A tool's name, and the arguments of its call.
 type Call = (String, Value);
 
-/// An answer of at most `limit` tokens; `seed` differs from prompt to prompt.
-pub(super) fn make_reply(body: &Value, seed: u64, limit: u32) -> Reply {
+/// An answer of at most `limit` tokens, `text` where nothing else is due; `seed` differs from prompt to prompt.
+pub(super) fn make_reply(body: &Value, seed: u64, limit: u32, text: String) -> Reply {
     let call = follow_notice(body).or_else(|| call_tool(body, seed));
     let (tool, mut text) = match call {
         Some((tool, arguments)) => (Some(tool), arguments.to_string()),
-        None => (None, name_all(body).unwrap_or_else(|| TEXT.to_owned())),
+        None => (None, name_all(body).unwrap_or(text)),
     };
     let name = tool.as_deref().map(count_tokens);
     let overhead = name.map_or(0, |tokens| tokens.saturating_add(3));

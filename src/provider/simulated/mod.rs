@@ -149,7 +149,9 @@ fn answer_conversation(
     let cap = caps.iter().find_map(|name| body[*name].as_u64());
     let cap = cap.map(|cap| u32::try_from(cap).unwrap_or(u32::MAX));
     let room = find_room(api, window, prompt.tokens, cap)?;
-    let reply = agent::make_reply(&body, prompt.hash, cap.map_or(room, |cap| cap.min(room)));
+    let limit = cap.map_or(room, |cap| cap.min(room));
+    let text = agent::describe_itself(prompt.tokens, window);
+    let reply = agent::make_reply(&body, prompt.hash, limit, text);
     // Messages caches only what has a marker.
     let is_cached = api != SimulatedApi::Messages || body.to_string().contains("\"cache_control\"");
     let completion = Completion {

@@ -255,8 +255,8 @@ fn judge_attempt(
         tracing::warn!(
             provider = name,
             variable = &**variable,
-            "provider {name} refused the key in {variable} (401); set it anew, or name another variable in \
-             providers.{name}.api_key_env"
+            "provider {name} refused the key in {variable} (401); set it anew, or name another in \
+             [providers.{name}]"
         );
     }
     let now = Instant::now();

@@ -71,6 +71,7 @@ pub(super) fn note_answer(
     facts.generation = Some(GenerationFacts {
         level: health.level,
         hard_util: health.hard_util,
+        window: health.window,
         prompt_tokens: reported_tokens(response),
         completion_tokens: usage.and_then(|usage| usage.completion_tokens),
         cached_tokens: usage.and_then(|usage| usage.cached_tokens),

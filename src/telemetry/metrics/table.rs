@@ -71,8 +71,8 @@ macro_rules! metrics {
 
 metrics! {
     token_usage: HistogramVec("gen_ai_client_token_usage",
-        "Tokens of one request with all its tool rounds, as reported by its provider.",
-        &["gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model", "gen_ai_token_type"],
+        "Tokens of one request with all its tool rounds, as reported by its provider; client is the name of a client key, and other without one.",
+        &["gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model", "gen_ai_token_type", "client"],
         token_buckets()?);
     operation_duration: HistogramVec("gen_ai_client_operation_duration_seconds",
         "From the first byte of a request to the last of its answer; error_type is empty where it did not fail.",

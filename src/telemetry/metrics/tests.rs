@@ -128,7 +128,9 @@ fn a_generation_is_counted_under_its_model() {
     let labels =
         r#"gen_ai_operation_name="chat",gen_ai_provider_name="up",gen_ai_request_model="m""#;
     let tokens = |kind: &str, sum: u32| {
-        format!("gen_ai_client_token_usage_sum{{{labels},gen_ai_token_type=\"{kind}\"}} {sum}")
+        format!(
+            "gen_ai_client_token_usage_sum{{client=\"other\",{labels},gen_ai_token_type=\"{kind}\"}} {sum}"
+        )
     };
     let took = |error: &str| {
         format!(

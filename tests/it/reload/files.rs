@@ -223,3 +223,63 @@ async fn a_warning_is_logged_only_when_it_is_new() {
     let (status, _) = proxy.wait_for_end().await;
     assert!(status.success());
 }
+
+/// The key that a request to `keyed/m` brings to its provider.
+async fn sent_key(client: &TestClient, up: &ScriptedProvider) -> String {
+    up.script_next([answer("200 OK", "", COMPLETION)]);
+    let answer = client.chat(ASK.replace("up/m", "keyed/m")).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    up.last_request()
+        .header("authorization")
+        .unwrap()
+        .to_owned()
+}
+
+#[tokio::test]
+async fn a_key_file_is_read_again_when_it_changes() {
+    let up = ScriptedProvider::start().await;
+    let settings = Settings::new(&up);
+    let folder = settings.folder.path();
+    // As a mounted secret: a link that is put in the place of another.
+    let mount = |name: &str, key: &str| {
+        fs::create_dir(folder.join(name)).unwrap();
+        fs::write(folder.join(name).join("key"), format!("{key}\n")).unwrap();
+        symlink(name, folder.join("next")).unwrap();
+        fs::rename(folder.join("next"), folder.join("secret")).unwrap();
+    };
+    let key = |name: &str| format!("{SECRET}-{name}");
+    mount("first", &key("one"));
+    let file = folder.join("secret/key");
+    settings.write(&format!(
+        "[providers.keyed]\nbase_url = \"http://{}/v1\"\nask_models = false\napi_key_file = {file:?}\n",
+        up.address
+    ));
+    let mut proxy = Process::start(&settings.file).await;
+    let client = proxy.client();
+    assert_eq!(
+        sent_key(&client, &up).await,
+        format!("Bearer {}", key("one"))
+    );
+    mount("second", &key("two"));
+    let line = proxy.wait_for_line(IN_FORCE).await;
+    assert_eq!(line["changed"], "providers.keyed");
+    assert_eq!(
+        sent_key(&client, &up).await,
+        format!("Bearer {}", key("two"))
+    );
+    // Without its file the old key stays.
+    fs::remove_file(folder.join("second/key")).unwrap();
+    let line = proxy.wait_for_line(REFUSED).await;
+    let said = line["message"].as_str().unwrap();
+    assert!(said.contains("providers.keyed.api_key_file"), "{said}");
+    assert_eq!(
+        sent_key(&client, &up).await,
+        format!("Bearer {}", key("two"))
+    );
+    mount("third", &key("three"));
+    proxy.wait_for_line(IN_FORCE).await;
+    assert_eq!(
+        sent_key(&client, &up).await,
+        format!("Bearer {}", key("three"))
+    );
+}

@@ -239,6 +239,7 @@ fn provider(base_url: Option<String>) -> ProviderConfig {
         first_byte_timeout: Duration::from_secs(60),
         idle_timeout: Duration::from_secs(60),
         ask_models: Some(false),
+        listed: true,
         breaker_failures: 5,
         breaker_open: Duration::from_secs(30),
     }

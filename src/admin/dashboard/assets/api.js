@@ -1,6 +1,6 @@
 // Requests to the session API, which has the same origin as the page.
 
-import { key } from "./settings.js";
+import { keepTab, key, tab } from "./settings.js";
 
 const BASE = new URL("api/", import.meta.url);
 
@@ -28,11 +28,13 @@ export async function ask(path, { signal, ...options } = {}) {
 }
 
 // Resolves at the head of an answer, before its body. Throws as `ask` does.
-export async function open(path, { method = "GET", body, signal } = {}) {
-  const headers = new Headers();
-  const known = key();
+export async function open(path, { method = "GET", body, signal, ...more } = {}) {
+  const headers = new Headers(more.headers);
+  // A key that was entered comes before the link that opened the page.
+  const [known, secret] = [key(), tab()];
   try {
     if (known) headers.set("authorization", `Bearer ${known}`);
+    else if (secret && !more.headers) headers.set("x-plimsoll-tab", secret);
   } catch {
     // No header can carry these characters, so this is no key.
     throw new Refused(401, "wrong_key", "");
@@ -56,6 +58,8 @@ export async function open(path, { method = "GET", body, signal } = {}) {
   }
   if (answer.ok) return answer;
   const told = await answer.json().catch(() => null);
+  // The proxy was started again.
+  if (told?.error?.code === "link_over" && !more.headers && tab() === secret) keepTab(null);
   throw new Refused(answer.status, told?.error?.code ?? "", told?.error?.message ?? "");
 }
 

@@ -3,16 +3,18 @@
 import { h, say } from "./dom.js";
 import { number } from "./format.js";
 import { copyable } from "./hint.js";
+import { key } from "./settings.js";
 import { t } from "./words.js";
 
 // Hints if all sessions belong to other keys.
 export function otherKeys(giveKey) {
+  const title = h("h2", {});
   const text = h("p", {});
   const button = h("button", { type: "button", class: "button strong", onclick: giveKey }, t("key_give"));
   const element = h(
     "div",
     { class: "none others", hidden: true },
-    h("h2", {}, t("others_title")),
+    title,
     text,
     copyable("[admin]\nlocal = true"),
     h("p", { class: "buttons" }, button),
@@ -21,6 +23,7 @@ export function otherKeys(giveKey) {
     element,
     show(count) {
       element.hidden = count === 0;
+      say(title, t(key() === null ? "others_title_bare" : "others_title"));
       say(text, t("others_text", { n: number(count) }));
     },
   };

@@ -72,8 +72,8 @@ function words(session) {
   if (!hay.has(session)) {
     const level = levelOf(session);
     const names = Object.values(WORDS).map((one) => one[`level_${level}`]);
-    const { task, program, model, provider, id } = session;
-    hay.set(session, [task, program, model, provider, id, level, ...names].join("\n").toLowerCase());
+    const { task, program, client, model, provider, id } = session;
+    hay.set(session, [task, program, client, model, provider, id, level, ...names].join("\n").toLowerCase());
   }
   return hay.get(session);
 }

@@ -4,6 +4,7 @@ import { ask } from "./api.js";
 import { askForKey } from "./dialog.js";
 import { atFrame, attribute, h, say } from "./dom.js";
 import { inForceView } from "./in-force.js";
+import { openLink } from "./link.js";
 import { listView, readWish } from "./list.js";
 import { providersView } from "./providers.js";
 import { sessionView } from "./session.js";
@@ -69,6 +70,11 @@ async function readAll() {
 // Shows an error; asks for a key if one is needed.
 async function failed(error) {
   if (error.name === "AbortError") return;
+  if (error.code === "link_over") {
+    lost = explain(error);
+    startAgain();
+    return problem(lost);
+  }
   if (error.status !== 401) {
     // Views show the errors of their requests; this one is of the whole page.
     if (error.status !== 404) problem(explain(error));
@@ -80,6 +86,8 @@ async function failed(error) {
 
 // After a refusal to enter a key, only a button asks again.
 let refusedOnce = false;
+// Why a link opens the page no more; shown until the user has read it.
+let lost = null;
 let asking = false;
 
 async function giveKey() {
@@ -97,20 +105,39 @@ async function giveKey() {
 
 function forgetKey() {
   keepKey(null);
+  refusedOnce = true;
+  startAgain();
+}
+
+// Nothing stays of what another key, or a link, has shown.
+function startAgain() {
   app.sessions.all.clear();
   app.sessions.complete = false;
   app.sessions.others = null;
   app.providers = app.about = null;
-  refusedOnce = true;
   showAbout();
   show();
   stream.retry();
 }
 
+async function useLink() {
+  try {
+    if (!(await openLink())) return;
+    lost = null;
+    startAgain();
+  } catch (error) {
+    failed(error);
+  }
+}
+
 function problem(words, wantsKey = false) {
+  const go = () => {
+    lost = null;
+    stream.retry();
+  };
   const button = wantsKey
     ? h("button", { type: "button", class: "button", onclick: giveKey }, t("key_give"))
-    : h("button", { type: "button", class: "button", onclick: () => stream.retry() }, t("try_now"));
+    : h("button", { type: "button", class: "button", onclick: go }, t(lost ? "go_on" : "try_now"));
   const said = parts.problem.querySelector("p")?.textContent;
   // Shown once, not at every attempt.
   if (said !== words) parts.problem.replaceChildren(h("p", {}, words), button);
@@ -118,6 +145,7 @@ function problem(words, wantsKey = false) {
 }
 
 function hide() {
+  if (lost) return;
   parts.problem.hidden = true;
   parts.problem.replaceChildren();
 }
@@ -185,7 +213,12 @@ function showAbout() {
   say(parts.key, t(key() === null ? "use_key" : "forget_key"));
   // Settings are shown to users who see all sessions.
   parts.nav.at(-1).hidden = !["admin", "local"].includes(about?.reader);
-  const readers = { admin: "reader_admin", local: "reader_local", owner: about?.keys && "reader_owner" };
+  const readers = {
+    admin: "reader_admin",
+    local: "reader_local",
+    link: "reader_link",
+    owner: about?.keys && "reader_owner",
+  };
   const reader = about && readers[about.reader] ? t(readers[about.reader]) : "";
   say(
     parts.about,
@@ -249,6 +282,10 @@ function show(moved = false) {
 history.scrollRestoration = "manual";
 speak(chosenLanguage());
 frame();
+useLink();
 show();
-addEventListener("hashchange", () => show(true));
+addEventListener("hashchange", () => {
+  useLink();
+  show(true);
+});
 addEventListener("online", () => stream.retry());

@@ -111,14 +111,14 @@ function numbers(provider) {
           ...ATTEMPTS.map((kind) => [t(`attempts_${kind}`), number(attempts[kind])]),
           [t("retries"), number(provider.retries)],
           [t("fallbacks"), number(provider.fallbacks)],
-          [t("latency"), time],
+          [t("latency"), time, "latency"],
         ]),
   ];
   return [
     h(
       "dl",
-      { class: "facts" },
-      all.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
+      { class: "facts counts" },
+      all.map(([name, value, kind]) => h("div", { class: kind }, h("dt", {}, name), h("dd", {}, value))),
     ),
   ];
 }

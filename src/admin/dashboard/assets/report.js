@@ -67,6 +67,7 @@ export function figures(report, program) {
   };
   const all = [
     ["session_id", h("code", {}, report.id)],
+    ["client", report.client],
     ["program", program ?? t("unknown")],
     ["model", report.model],
     ["format", report.format],

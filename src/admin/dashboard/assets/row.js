@@ -22,7 +22,8 @@ export function row() {
     h("span"),
   );
   const cell = (column, ...children) => h("div", { role: "gridcell", class: `c-${column}` }, children);
-  const name = h("span", { class: "card-only" }, t("sort_cut"), " ");
+  const labelled = (name) => h("span", { class: "card-only" }, t(name), " ");
+  const name = labelled("sort_cut");
   const cut = cell("cut", name, amount, kinds);
   const element = h(
     "div",
@@ -30,7 +31,7 @@ export function row() {
     cell("title", link, id),
     cell("level", level.element),
     cell("share", line.element, part),
-    cell("tokens", tokens),
+    cell("tokens", labelled("sort_tokens"), tokens),
     cell("course", course, notes),
     cell("model", model),
     cell("provider", provider),
@@ -56,11 +57,13 @@ export function row() {
     const names = { title: called, model: session.model, id: brief(session.id) };
     attribute(link, "aria-label", t("row_name", names));
     // Else the title has both.
-    say(id, session.task ? [brief(session.id), session.program].filter(Boolean).join(" · ") : "");
+    const whose = session.client;
+    say(id, session.task ? [brief(session.id), session.program, whose].filter(Boolean).join(" · ") : whose);
     say(model, session.model);
     attribute(model, "title", session.model);
     say(provider, `${session.provider} · ${session.format}`);
     name.hidden = !(session.left_out > 0);
+    attribute(cut, "data-empty", String(!session.left_out && !cutWords(session)));
     const left = session.left_out > 0 ? t("left_out_n", { n: short(session.left_out) }) : "";
     const made = cutWords(session);
     say(amount, left || (made ? "" : "–"));
@@ -68,7 +71,8 @@ export function row() {
     const exact = session.left_out > 0 && t("left_out_exact", { n: number(session.left_out) });
     attribute(cut, "title", [exact, made].filter(Boolean).join(": "));
     say(course, t("course_n", { n: session.course }));
-    say(notes, standing(session).join(" · "));
+    say(notes, standing(session, "_short").join(" · "));
+    attribute(notes, "title", standing(session).join(" · "));
     say(when, age(session.updated_s));
     attribute(when, "title", moment(session.updated_s));
   };
@@ -109,12 +113,12 @@ const CUTS = ["truncated", "cleared", "folded", "course", "summary", "refitted"]
 // What was cut since the newest course began.
 const cutWords = ({ cuts }) => CUTS.filter((cut) => cuts?.includes(cut)).map((cut) => t(`cut_${cut}`)).join(", ");
 
-// Running and pending actions of a session.
-export function standing(session) {
+// Running and pending actions of a session; with `_short`, in the few words for which a list has room.
+export function standing(session, short = "") {
   const held = session.recovery_held;
   const left = session.countdown;
   return [
-    held && t(`held_${held}`, { n: number(session.fixed_percent ?? 0) }),
+    held && t(`held_${held}${short}`, { n: number(session.fixed_percent ?? 0) }),
     left !== null && (left > 0 ? t("countdown_n", { n: left }) : t("countdown_next")),
     session.compacting && t("compacting"),
     session.clear_pending && t("clear_ordered"),

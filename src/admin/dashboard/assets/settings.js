@@ -1,6 +1,8 @@
-// Choices of the user, stored by the browser: language and theme permanently, the key for this tab only.
+// Choices of the user, stored by the browser: language and theme permanently, the key
+// and what a link was taken for in this tab only.
 
 const KEY = "plimsoll.key";
+const TAB = "plimsoll.tab";
 const LANGUAGE = "plimsoll.language";
 const THEME = "plimsoll.theme";
 
@@ -31,6 +33,10 @@ const session = () => window.sessionStorage;
 
 export const key = () => read(session, KEY);
 export const keepKey = (value) => write(session, KEY, value);
+
+// The secret of a tab that the link of the start opened.
+export const tab = () => read(session, TAB);
+export const keepTab = (value) => write(session, TAB, value);
 
 export function language() {
   const chosen = read(local, LANGUAGE);

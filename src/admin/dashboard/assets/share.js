@@ -7,7 +7,7 @@
 
 import { follow } from "./events.js";
 import { poll } from "./poll.js";
-import { key } from "./settings.js";
+import { key, tab } from "./settings.js";
 
 const BASE = new URL("api/", import.meta.url).href;
 const KIND = "plimsoll events ";
@@ -62,7 +62,7 @@ class Member {
 
   async #join() {
     const { signal } = this.#left;
-    this.#name = KIND + (await digest(`${BASE}\n${key() ?? ""}`));
+    this.#name = KIND + (await digest(`${BASE}\n${key() ?? ""}\n${tab() ?? ""}`));
     if (signal.aborted) return;
     this.#channel = new BroadcastChannel(this.#name);
     this.#channel.onmessage = ({ data }) => this.#hear(data);

@@ -19,6 +19,7 @@ const en = {
   reconnecting: "Reconnecting…",
   connecting: "Connecting…",
   try_now: "Try now",
+  go_on: "Go on",
   cancel: "Cancel",
   copy: "Copy",
   copied: "Copied.",
@@ -45,7 +46,7 @@ const en = {
 
   sessions_title: "Sessions",
   search: "Search",
-  search_hint: "Task, client, model, provider, session or level",
+  search_hint: "Task, client, model, level…",
   sort_by: "Sort by",
   sort_title: "Session",
   sort_cut: "Left out",
@@ -93,14 +94,21 @@ const en = {
   held_chat: "no prompts: a chat without tools in a small window",
   held_tools: "recovery held back: system and tools take {n} % of the window",
   held_task: "recovery held back: system, tools and task take {n} % of the window",
+  held_chat_short: "no prompts",
+  held_tools_short: "held back",
+  held_task_short: "held back",
   compacting: "compacting…",
   clear_ordered: "clear ordered",
   compact_ordered: "summary ordered",
   others_title: "No session of this key",
+  others_title_bare: "No session without a key",
   others_text:
-    "Sessions of other keys on this proxy: {n}. Sessions are kept apart by the key that their client sends. Enter " +
-    "that key here, or have config.toml show the sessions of all keys on this machine:",
-  others_more: "Sessions of other keys: {n}. Enter their key, or set admin.local = true in config.toml.",
+    "Sessions of other keys on this proxy: {n}. Sessions are kept apart by the key that their client sends. Open the " +
+    "link that plimsoll prints when it starts on a terminal, which shows them all; or enter that key here; or have " +
+    "config.toml show the sessions of all keys on this machine, without their titles:",
+  others_more:
+    "Sessions of other keys: {n}. Open the link that plimsoll prints when it starts on a terminal, enter their key, or " +
+    "set admin.local = true in config.toml.",
   empty_title: "No session yet",
   empty_text: "A session appears here with the first answer that goes through the proxy. Point a client at it:",
   empty_messages: "The same in the format of Anthropic's Messages",
@@ -116,6 +124,7 @@ const en = {
   back: "All sessions",
   session_id: "Session",
   program: "Client program",
+  client: "Client",
   model: "Model",
   format: "Format",
   provider: "Provider",
@@ -263,7 +272,8 @@ const en = {
   version: "Plimsoll {version}",
   reader_admin: "You see all sessions, as administrator.",
   reader_local: "You see the sessions of all keys on this machine, those of others to read only.",
-  read_only: "This session is another key's: it is shown to read only.",
+  reader_link: "You see all sessions of this proxy by its link, with their titles, to read only.",
+  read_only: "This session is shown to read only.",
   read_only_why: "Texts are shown to the key that the session belongs to. Enter that key to see them.",
   reader_owner: "You see the sessions of your key.",
 
@@ -298,6 +308,8 @@ const en = {
   error_store: "The store of sessions does not answer. Requests go on; look at the log of the proxy.",
   error_busy: "The proxy has much to do. Try again in a moment.",
   error_listeners: "As many pages follow the proxy as may. Close one of them; this one goes on trying.",
+  error_link:
+    "This link was used, or the proxy was started again since. Each start on a terminal prints a new one.",
   error_admin:
     "The settings are shown to the administrator's key, or with admin.local = true to this machine without client keys.",
   error_other: "The proxy says: {message} ({status})",
@@ -323,6 +335,7 @@ const zh = {
   reconnecting: "正在重新连接…",
   connecting: "正在连接…",
   try_now: "立即重试",
+  go_on: "继续",
   cancel: "取消",
   copy: "复制",
   copied: "已复制。",
@@ -349,7 +362,7 @@ const zh = {
 
   sessions_title: "会话",
   search: "搜索",
-  search_hint: "任务、客户端、模型、服务商、会话或级别",
+  search_hint: "任务、客户端、模型、级别…",
   sort_by: "排序",
   sort_title: "会话",
   sort_cut: "略去",
@@ -397,12 +410,19 @@ const zh = {
   held_chat: "不提示：小窗口中没有工具的对话",
   held_tools: "提示受限：系统消息和工具占窗口的 {n} %",
   held_task: "提示受限：系统消息、工具和任务占窗口的 {n} %",
+  held_chat_short: "不提示",
+  held_tools_short: "提示受限",
+  held_task_short: "提示受限",
   compacting: "正在压缩…",
   clear_ordered: "已要求清空",
   compact_ordered: "已要求压缩",
   others_title: "这个密钥还没有会话",
-  others_text: "这个代理上其他密钥的会话数：{n}。会话按客户端发送的密钥分开。请在这里输入那个密钥，或者在 config.toml 中设置显示本机全部密钥的会话：",
-  others_more: "其他密钥的会话数：{n}。请输入那个密钥，或者在 config.toml 中设置 admin.local = true。",
+  others_title_bare: "没有不带密钥的会话",
+  others_text:
+    "这个代理上其他密钥的会话数：{n}。会话按客户端发送的密钥分开。plimsoll 在终端启动时打印的链接可以显示全部会话；" +
+    "也可以在这里输入那个密钥，或者在 config.toml 中设置显示本机全部密钥的会话（不含标题）：",
+  others_more:
+    "其他密钥的会话数：{n}。请打开 plimsoll 在终端启动时打印的链接、输入那个密钥，或者在 config.toml 中设置 admin.local = true。",
   empty_title: "还没有会话",
   empty_text: "第一个回答经过代理之后，会话就会出现在这里。请让客户端指向这个代理：",
   empty_messages: "用 Anthropic Messages 格式发送同样的请求",
@@ -418,6 +438,7 @@ const zh = {
   back: "全部会话",
   session_id: "会话",
   program: "客户端程序",
+  client: "客户端",
   model: "模型",
   format: "格式",
   provider: "服务商",
@@ -559,8 +580,9 @@ const zh = {
   threshold_of: "去掉预留后窗口的 {part}",
   version: "Plimsoll {version}",
   reader_admin: "你以管理员身份查看全部会话。",
+  reader_link: "你通过链接看到这个代理的全部会话及其标题，只能查看。",
   reader_local: "你看到本机全部密钥的会话，其他密钥的会话只能查看。",
-  read_only: "这个会话属于别的密钥，只能查看。",
+  read_only: "这个会话只能查看。",
   read_only_why: "文本只显示给会话所属的密钥。请输入那个密钥来查看。",
   reader_owner: "你看到的是自己密钥的会话。",
 
@@ -594,6 +616,7 @@ const zh = {
   error_store: "会话存储没有回应。请求照常进行，请查看代理的日志。",
   error_busy: "代理正忙，请稍后再试。",
   error_listeners: "跟随代理的页面已达上限。请关闭其中一个，本页会继续尝试。",
+  error_link: "这个链接已被使用，或者代理在那之后重新启动过。每次在终端启动都会打印新的链接。",
   error_admin: "设置只显示给管理员密钥；没有客户端密钥时，admin.local = true 也会显示给本机。",
   error_other: "代理说：{message}（{status}）",
   retry: "重试",
@@ -625,6 +648,7 @@ export function explain(error) {
     foreign_origin: "error_foreign",
     foreign_host: "error_foreign",
     admin_only: "error_admin",
+    link_over: "error_link",
     session_not_found: "error_session_gone",
     store_unavailable: "error_store",
     overloaded: "error_busy",
