@@ -4,6 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use super::{
     loading::section::{Section, settings},
+    outgoing::Outgoing,
     secret::SecretKey,
 };
 
@@ -39,6 +40,8 @@ settings! {
         /// How long a drain waits for running answers.
         pub drain_timeout: Duration = s.read_millis("drain_timeout_ms", 30_000, 0);
         pub data_dir: PathBuf = read_data_dir(s).into();
+        /// The certificates of `ca_file`, and the proxies of the environment.
+        pub outgoing: Outgoing = Outgoing::read(s);
         /// The installation's secret; unset: the one in `data_dir`.
         pub secret: Option<SecretKey> = s.explain_unset("data_dir/secret, made on the first start")
             .read_named_key("secret_env");

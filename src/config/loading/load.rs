@@ -21,6 +21,7 @@ use crate::config::{
         section::Section,
         setting::{Setting, SettingSource},
     },
+    outgoing::find_unusable_proxies,
 };
 
 /// A settings file larger than this is a mistake.
@@ -115,8 +116,10 @@ impl WrittenSettings {
         let config = Config::read(&mut section);
         let sections = section.list_known_keys();
         let (config, unset_variables) = config.check_settings(section)?;
+        let mut warnings = find_misspelt_variables(environment, &sections, &config.settings);
+        warnings.extend(find_unusable_proxies(environment));
         Ok(LoadedConfig {
-            warnings: find_misspelt_variables(environment, &sections, &config.settings),
+            warnings,
             config,
             file: self.file,
             unset_variables,
