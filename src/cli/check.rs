@@ -78,6 +78,15 @@ pub(super) fn run(
     write_table(out, &models::format_model_rows(config, &registry))?;
     writeln!(out, "\n{}", registry.describe_catalogue())?;
     write_thresholds(out, config, &registry)?;
+    let routes = config.list_routes();
+    let routes = routes.iter().filter(|(_, route)| !route.reason.is_empty());
+    let routes: Vec<_> = routes
+        .map(|(key, route)| [key.clone(), route.describe()])
+        .collect();
+    if !routes.is_empty() {
+        writeln!(out, "\nproxies")?;
+        write_table(out, &routes)?;
+    }
     Ok(out.flush()?)
 }
 

@@ -80,6 +80,11 @@ fn log_startup(loaded: &LoadedConfig, listener: &TcpListener) -> io::Result<()> 
             "provider {name} is configured"
         );
     }
+    for (key, route) in config.list_routes() {
+        if !route.reason.is_empty() {
+            tracing::info!(setting = key, "{key} is reached {}", route.describe());
+        }
+    }
     let listen = listener.local_addr()?;
     tracing::info!(
         %listen,

@@ -11,6 +11,7 @@ mod guard;
 mod loading;
 mod model;
 pub mod names;
+mod outgoing;
 pub mod profile;
 pub mod prompts;
 mod provider;
@@ -43,6 +44,7 @@ pub use loading::{
     watch::ConfigWatcher,
 };
 pub use model::{Deployment, ModelConfig};
+pub use outgoing::{Outgoing, ProxySetting, Route};
 pub use provider::{Auth, CacheMarkers, PROXY_HEADER_PREFIX, PROXY_KEY, ProviderConfig, SIMULATED};
 pub use recovery::{AddTools, Language, RecoveryConfig};
 pub use responses::{ClientCompaction, ResponsesConfig, ResponsesWebsocket};

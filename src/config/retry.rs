@@ -3,8 +3,12 @@
 use std::time::Duration;
 
 use http::Uri;
+use reqwest::Url;
 
-use super::loading::section::{Section, settings};
+use super::{
+    loading::section::{Section, settings},
+    outgoing::{Outgoing, ProxySetting, Route},
+};
 
 /// A year.
 const MAX_AGE_S: u64 = 31_536_000;
@@ -38,6 +42,15 @@ settings! {
         /// How long a window from a provider's error message is used.
         pub learnt_max_age: Duration = Duration::from_secs(s.read_number("learnt_max_age_s", 86_400, 60..=MAX_AGE_S,
             "it is how long a window that an error named is believed, in seconds"));
+    }
+}
+
+impl CatalogueConfig {
+    /// The way to the list; `None`: nothing is fetched.
+    pub fn find_route(&self, outgoing: &Outgoing) -> Option<Route> {
+        let address = Url::parse(self.url.as_deref()?).ok()?;
+        let has_credentials = address.query().is_some() || !address.username().is_empty();
+        Some(outgoing.find_route(&address, has_credentials, &ProxySetting::Environment))
     }
 }
 

@@ -11,6 +11,7 @@ use super::{
         places::{can_write, list_data_folders},
         section::{Section, Visibility, settings},
     },
+    outgoing::Outgoing,
     secret::SecretKey,
 };
 
@@ -48,6 +49,8 @@ settings! {
         /// How long a drain waits for running answers.
         pub drain_timeout: Duration = s.read_millis("drain_timeout_ms", 30_000, 0);
         pub data_dir: DataDir = DataDir::read(s);
+        /// The certificates of `ca_file`, and the proxies of the environment.
+        pub outgoing: Outgoing = Outgoing::read(s);
         /// The installation's secret; unset: the one in `data_dir`.
         pub secret: Option<SecretKey> = s.explain_unset("data_dir/secret, made on the first start")
             .read_named_key("secret_env");

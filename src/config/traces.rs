@@ -3,7 +3,10 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::Url;
 
-use super::loading::section::{Section, settings};
+use super::{
+    loading::section::{Section, settings},
+    outgoing::{Outgoing, ProxySetting, Route},
+};
 
 const MAX_NAME_BYTES: usize = 128;
 
@@ -17,6 +20,16 @@ settings! {
         /// The share of recorded traces among those that begin here. A client's `traceparent` decides for its traces.
         pub sample: f64 = s.read_number("sample", 1.0, 0.0..=1.0,
             "it is the share of traces that are recorded");
+    }
+}
+
+impl TracesConfig {
+    /// The way to the collector; `None`: there is none. A path other than the usual one may be a key.
+    pub fn find_route(&self, outgoing: &Outgoing) -> Option<Route> {
+        let address = Url::parse(self.endpoint.as_deref()?).ok()?;
+        let has_credentials =
+            !self.headers.is_empty() || address.query().is_some() || address.path() != "/v1/traces";
+        Some(outgoing.find_route(&address, has_credentials, &ProxySetting::Environment))
     }
 }
 

@@ -29,7 +29,7 @@ use crate::error::Failure;
 
 pub use self::{
     body_size::fit_body_to_windows,
-    http_client::begin_http_client,
+    http_client::{begin_client_for, begin_http_client},
     model_candidates::ModelCandidates,
     outgoing_request::{OutgoingRequest, Payload, Upload, UpstreamError},
     registry::{ModelListResult, OfferedModel, Registry, Target},

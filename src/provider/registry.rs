@@ -33,7 +33,7 @@ use super::{
     overflow::hide_repeated,
     window,
 };
-use crate::config::{Config, profile::find_beta_window};
+use crate::config::{Config, Outgoing, profile::find_beta_window};
 
 /// Models with an unknown window, and unknown wordings, that are remembered as logged.
 const MAX_REPORTED: usize = 1_024;
@@ -43,6 +43,7 @@ const MAX_REPORTED: usize = 1_024;
 pub struct Registry {
     providers: BTreeMap<String, Arc<Provider>>,
     names: ModelNames,
+    outgoing: Outgoing,
     pub learnt: Arc<LearntWindows>,
     listed: Arc<ModelLists>,
     /// `None`: `catalogue.url` is not set.
@@ -63,6 +64,7 @@ impl Registry {
         let empty = Self {
             providers: BTreeMap::new(),
             names: ModelNames::new(config),
+            outgoing: config.server.outgoing.clone(),
             learnt: Arc::new(LearntWindows::new(config.catalogue.learnt_max_age)),
             listed: Arc::default(),
             fetched: None,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{ASSUMED_WINDOW, ModelNameError, Registry, Target, WindowSource};
 use crate::{
-    config::{Auth, CacheMarkers, Config, Deployment, ModelConfig, ProviderConfig},
+    config::{Auth, CacheMarkers, Config, Deployment, ModelConfig, ProviderConfig, ProxySetting},
     guard::profile,
 };
 
@@ -19,6 +19,7 @@ pub(super) fn provider(base_url: &str, models: &[&str]) -> ProviderConfig {
         query: None,
         profile: profile::find_profile("openai").unwrap(),
         models: models.iter().map(|&model| model.to_owned()).collect(),
+        proxy: ProxySetting::Environment,
         connect_timeout: Duration::from_secs(1),
         first_byte_timeout: Duration::from_secs(1),
         idle_timeout: Duration::from_secs(1),

@@ -26,7 +26,7 @@ use super::{
     warnings,
 };
 use crate::{
-    config::{Auth, CacheMarkers, ProviderConfig},
+    config::{Auth, CacheMarkers, Outgoing, ProviderConfig},
     wire::Body,
 };
 
@@ -62,9 +62,15 @@ enum Transport {
 impl Provider {
     /// # Errors
     /// The TLS roots of this machine cannot be read.
-    pub(super) fn new(name: &str, config: &ProviderConfig) -> io::Result<Self> {
+    pub(super) fn new(
+        name: &str,
+        config: &ProviderConfig,
+        outgoing: &Outgoing,
+    ) -> io::Result<Self> {
         let transport = match &config.base_url {
-            Some(base_url) => Transport::Remote(Box::new(UpstreamClient::new(base_url, config)?)),
+            Some(base_url) => {
+                Transport::Remote(Box::new(UpstreamClient::new(base_url, config, outgoing)?))
+            }
             None => Transport::Simulated,
         };
         Ok(Self {

@@ -1,6 +1,6 @@
 //! The one HTTP client of a provider: pool, timeouts, TLS.
 //!
-//! It follows no redirects, uses no proxy of the environment, decompresses nothing, and sets no limit
+//! It follows no redirects, goes through the proxy that its settings choose, decompresses nothing, and sets no limit
 //! on a whole answer. A request that fails on a stale pooled connection before its answer began is sent
 //! once more on a fresh one; there is no other retry here.
 //! CANCEL: dropping the future or the answer's body closes the connection (or resets the stream).
@@ -23,9 +23,9 @@ use self::{
     connection_reuse::AnsweredConnections,
     timeouts::{ProgressBody, UploadProgress},
 };
-use super::{OutgoingRequest, Payload, UpstreamError, begin_http_client};
+use super::{OutgoingRequest, Payload, UpstreamError, begin_client_for};
 use crate::{
-    config::{ProviderConfig, secret::Secret},
+    config::{Outgoing, ProviderConfig, secret::Secret},
     error::{IdleTimeoutError, TimeoutStage, format_error_chain},
     wire::Body,
 };
@@ -45,6 +45,7 @@ pub(super) struct UpstreamClient {
     /// Never reuses a connection. Only speaks HTTP/1.1, which websockets can upgrade.
     fresh: reqwest::Client,
     answered: AnsweredConnections,
+    is_proxied: bool,
 }
 
 /// Stands for the model's name in a base URL.
@@ -68,11 +69,18 @@ struct FailedAttempt {
 impl UpstreamClient {
     /// # Errors
     /// The TLS roots of this machine are needed and cannot be read.
-    pub(super) fn new(base_url: &str, config: &ProviderConfig) -> io::Result<Self> {
+    pub(super) fn new(
+        base_url: &str,
+        config: &ProviderConfig,
+        outgoing: &Outgoing,
+    ) -> io::Result<Self> {
+        let route = config.find_route(outgoing);
+        let is_proxied = route.as_ref().is_some_and(|route| route.proxy.is_some());
+        let begin = || begin_client_for(outgoing, route.as_ref());
         let answered = AnsweredConnections::new();
         let build = |builder: reqwest::ClientBuilder| {
             // To read the roots takes milliseconds. Without a redirect, no request goes elsewhere.
-            let builder = match base_url.starts_with("http://") {
+            let builder = match base_url.starts_with("http://") && !is_proxied {
                 true => builder.tls_certs_only([]),
                 false => builder,
             };
@@ -85,17 +93,18 @@ impl UpstreamClient {
                 .build()
                 .map_err(|error| io::Error::other(error.without_url()))
         };
-        let pooled = begin_http_client()
+        let pooled = begin()
             .pool_max_idle_per_host(MAX_IDLE)
             .pool_idle_timeout(IDLE_FOR)
             .http2_keep_alive_interval(PING_EVERY);
-        let fresh = begin_http_client().http1_only().pool_max_idle_per_host(0);
+        let fresh = begin().http1_only().pool_max_idle_per_host(0);
         Ok(Self {
             base_url: base_url.to_owned(),
             config: config.clone(),
             pooled: build(pooled)?,
             fresh: build(fresh)?,
             answered,
+            is_proxied,
         })
     }
 
@@ -214,14 +223,23 @@ impl UpstreamClient {
         }
     }
 
-    /// `: `, the address of the server without a path, and the innermost cause.
+    /// `: `, the address of the server without a path, whether a proxy is before it, and the innermost cause.
     fn describe_cause(&self, error: &reqwest::Error) -> String {
         let mut cause: &dyn Error = error;
         while let Some(inner) = cause.source() {
             cause = inner;
         }
         let address = Url::parse(&self.base_url).map(|url| url.origin().ascii_serialization());
-        format!(": {}: {cause}", address.unwrap_or_default())
+        let by = if self.is_proxied {
+            " through a proxy"
+        } else {
+            ""
+        };
+        let remedy = match format!("{cause:?}").contains("UnknownIssuer") {
+            true => "; if it is signed by a CA of your own, name that in server.ca_file",
+            false => "",
+        };
+        format!(": {}{by}: {cause}{remedy}", address.unwrap_or_default())
     }
 }
 

@@ -94,7 +94,11 @@ impl App {
             registry: Registry::new(&config)?,
             inflight_bytes: Limit::new(config.server.max_bytes_in_flight),
             summary_jobs: Arc::new(SummaryJobs::new(&metrics)),
-            tracing: Arc::new(Tracing::new(&config.traces, &metrics.spans)?),
+            tracing: Arc::new(Tracing::new(
+                &config.traces,
+                &config.server.outgoing,
+                &metrics.spans,
+            )?),
             metrics,
             recent: Arc::default(),
             session_events: Arc::default(),

@@ -5,7 +5,10 @@ use std::io;
 use http::{HeaderMap, StatusCode};
 use prometheus::IntCounterVec;
 
-use crate::{config::TracesConfig, telemetry::Operation};
+use crate::{
+    config::{Outgoing, TracesConfig},
+    telemetry::Operation,
+};
 
 #[derive(Debug, Default)]
 pub struct Tracing;
@@ -13,7 +16,7 @@ pub struct Tracing;
 impl Tracing {
     /// # Errors
     /// The settings name a collector.
-    pub fn new(config: &TracesConfig, _: &IntCounterVec) -> io::Result<Self> {
+    pub fn new(config: &TracesConfig, _: &Outgoing, _: &IntCounterVec) -> io::Result<Self> {
         if config.endpoint.is_some() {
             let why = "traces.endpoint is set, but this build exports no traces: build it with the feature `otlp`";
             return Err(io::Error::other(why));

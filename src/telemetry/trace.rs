@@ -33,7 +33,7 @@ use prometheus::IntCounterVec;
 
 use self::sampler::LinkedTraceSampler;
 pub use self::span::{AttemptSpan, OpenSpan, Trace};
-use crate::config::TracesConfig;
+use crate::config::{Outgoing, TracesConfig};
 
 /// How long the export of waiting spans may take at shutdown.
 const CLOSE_WITHIN: Duration = Duration::from_secs(5);
@@ -52,10 +52,14 @@ impl Tracing {
     /// # Errors
     /// There is no Tokio runtime, the TLS roots of this machine cannot be read, or the environment has unknown
     /// settings for the exporter.
-    pub fn new(config: &TracesConfig, counts: &IntCounterVec) -> io::Result<Self> {
-        let Some(endpoint) = &config.endpoint else {
+    pub fn new(
+        config: &TracesConfig,
+        outgoing: &Outgoing,
+        counts: &IntCounterVec,
+    ) -> io::Result<Self> {
+        if config.endpoint.is_none() {
             return Ok(Self::default());
-        };
+        }
         let ratio = Sampler::TraceIdRatioBased(config.sample);
         let sampler = LinkedTraceSampler {
             usual: Sampler::ParentBased(Box::new(ratio)),
@@ -65,7 +69,7 @@ impl Tracing {
             KeyValue::new("service.name", config.service_name.clone()),
             KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
         ]);
-        let processor = export::build_span_processor(endpoint, &config.headers, counts)?;
+        let processor = export::build_span_processor(config, outgoing, counts)?;
         let provider = SdkTracerProvider::builder()
             .with_sampler(sampler)
             .with_resource(resource.build())

@@ -37,6 +37,7 @@ mod media;
 mod messages_endpoints;
 mod messages_exchange;
 mod model_rules;
+mod outgoing;
 mod overflow;
 mod pages;
 mod passthrough;

@@ -184,7 +184,7 @@ async fn a_program_that_was_built_here_reads_the_file_and_keeps_the_data_here() 
         "[guard]\nreserve_tokens = 4321\n",
     );
     let shown = |folder: &Path| {
-        let done = run(&program, folder, &home, &["check", "--changed"]);
+        let done = run(&program, folder, &home, &["check"]);
         String::from_utf8(done.stdout).unwrap()
     };
     let said = shown(&here);
@@ -215,7 +215,7 @@ fn a_variable_names_the_file() {
     let run = || {
         let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
         at_home(&mut command, folder.path())
-            .args(["check", "--changed"])
+            .args(["check"])
             .env("PLIMSOLL_CONFIG", &file)
             .current_dir(folder.path())
             .output()

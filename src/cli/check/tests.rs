@@ -24,8 +24,12 @@ fn checked_with(args: CheckArgs, text: &str) -> Result<String, CommandError> {
         config: Some(path),
         listen: None,
     };
-    let environment =
-        Environment::from_iter([("KEY", "sk-secret"), ("HEADERS", "authorization=sk-secret")]);
+    let environment = Environment::from_iter([
+        ("KEY", "sk-secret"),
+        ("HEADERS", "authorization=sk-secret"),
+        ("HTTPS_PROXY", "http://me:sk-secret@proxy.example:3128"),
+        ("NO_PROXY", "models.dev"),
+    ]);
     let mut out = Vec::new();
     run(args, &flags, &environment, &mut out)?;
     Ok(String::from_utf8(out).unwrap())
@@ -75,6 +79,8 @@ fn check_shows_values_and_sources_and_no_key() {
             "store.max_bytes 4294967296 default",
             "compaction.threshold 0.6 (cost) default",
             "compaction.model the conversation's own model default",
+            "providers.openai through http://***@proxy.example:3128 (HTTPS_PROXY)",
+            "traces.endpoint through http://***@proxy.example:3128 (HTTPS_PROXY)",
         ],
     );
     for part in [
@@ -104,6 +110,7 @@ fn check_without_settings_shows_every_default() {
             "server.secret_env data_dir/secret, made on the first start default",
             "store.url file default",
             "recovery.caution_cadence 10 default",
+            "catalogue.url directly (NO_PROXY)",
         ],
     );
 }

@@ -22,6 +22,7 @@ use crate::config::{
         section::Section,
         setting::{Setting, SettingSource},
     },
+    outgoing::find_unusable_proxies,
 };
 
 /// A settings file larger than this is a mistake.
@@ -135,6 +136,7 @@ impl WrittenSettings {
         let (config, unset_variables) = config.check_settings(section)?;
         let mut warnings = find_misspelt_variables(environment, &sections, &config.settings);
         warnings.extend(self.note_unused_places(environment, &sections, &config));
+        warnings.extend(find_unusable_proxies(environment));
         Ok(LoadedConfig {
             warnings,
             config,

@@ -91,7 +91,7 @@ pub(crate) fn is_variable(text: &str) -> bool {
 }
 
 /// An address, or several separated by commas, without user, password and query.
-fn redact_address(text: &str) -> String {
+pub(crate) fn redact_address(text: &str) -> String {
     let (scheme, rest) = match text.split_once("://") {
         Some((scheme, rest)) => (format!("{scheme}://"), rest),
         None => (String::new(), text),

@@ -7,6 +7,7 @@ mod credentials;
 use std::{collections::BTreeMap, time::Duration};
 
 use http::{HeaderMap, HeaderName, Uri};
+use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
 pub use credentials::{Auth, PROXY_HEADER_PREFIX, PROXY_KEY};
@@ -20,6 +21,7 @@ use super::{
         problem::find_nearest,
         section::{Section, Visibility, settings},
     },
+    outgoing::{Outgoing, ProxySetting, Route, read_proxy},
     profile::{self, PROFILES, Profile},
     secret::Secret,
 };
@@ -46,6 +48,8 @@ settings! {
         pub headers: HeaderMap = read_headers(s);
         /// Added to the query of every request; may contain a key.
         pub query: Option<Secret> = read_query(s);
+        /// The proxy through which it is reached.
+        pub proxy: ProxySetting = read_proxy(s);
         pub connect_timeout: Duration = s.read_millis("connect_timeout_ms", 10_000, 1);
         /// From the last byte of the request to the first byte of the answer.
         pub first_byte_timeout: Duration = s.read_millis("first_byte_timeout_ms", 600_000, 1);
@@ -62,6 +66,17 @@ settings! {
         pub breaker_failures: u32 = s.read_plain("breaker_failures", 5);
         /// How long an open breaker skips the provider where another candidate can answer.
         pub breaker_open: Duration = s.read_millis("breaker_open_ms", 30_000, 1);
+    }
+}
+
+impl ProviderConfig {
+    /// The way to it; `None` for a built-in one.
+    pub fn find_route(&self, outgoing: &Outgoing) -> Option<Route> {
+        let address = Url::parse(self.base_url.as_deref()?).ok()?;
+        // A header or a query may be a key.
+        let has_credentials =
+            self.auth != Auth::None || !self.headers.is_empty() || self.query.is_some();
+        Some(outgoing.find_route(&address, has_credentials, &self.proxy))
     }
 }
 

@@ -7,20 +7,23 @@
 mod stored_list;
 
 use std::{
-    path::Path,
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use parking_lot::Mutex;
 
-use reqwest::{StatusCode, Url, redirect};
+use reqwest::{Proxy, StatusCode, Url, redirect};
 use thiserror::Error;
 use tokio::time::sleep;
 
 use self::stored_list::StoredList;
 use super::table::{WindowTable, built_in_since, parse_table};
-use crate::{config::CatalogueConfig, error::format_error_chain, provider::begin_http_client};
+use crate::{
+    config::{CatalogueConfig, Outgoing, ProxySetting, ServerConfig},
+    error::format_error_chain,
+    provider::begin_client_for,
+};
 
 const MAX_BYTES: usize = 32 << 20;
 const MAX_REDIRECTS: usize = 5;
@@ -48,6 +51,7 @@ pub enum CatalogueFetchError {
 #[derive(Debug)]
 pub(crate) struct FetchedCatalogue {
     url: Url,
+    outgoing: Outgoing,
     max_age: Duration,
     /// `None`: no folder can be written.
     stored: Option<StoredList>,
@@ -63,14 +67,18 @@ struct FetchedTable {
 
 impl FetchedCatalogue {
     /// Reads what an earlier process has kept. `None`: no address is configured.
-    pub(crate) fn open(config: &CatalogueConfig, data_dir: Option<&Path>) -> Option<Arc<Self>> {
+    pub(crate) fn open(config: &CatalogueConfig, server: &ServerConfig) -> Option<Arc<Self>> {
         let url = Url::parse(config.url.as_deref()?).ok()?;
-        let stored = data_dir.map(|folder| StoredList::new(folder, &url));
+        let stored = server
+            .data_dir
+            .path()
+            .map(|folder| StoredList::new(folder, &url));
         let current = stored
             .as_ref()
             .and_then(|stored| read_kept(stored, built_in_since()));
         Some(Arc::new(Self {
             url,
+            outgoing: server.outgoing.clone(),
             max_age: config.max_age,
             stored,
             current: Mutex::new(current),
@@ -78,9 +86,11 @@ impl FetchedCatalogue {
     }
 
     /// Whether these settings change nothing of the fetch.
-    pub(crate) fn matches_settings(&self, config: &CatalogueConfig) -> bool {
+    pub(crate) fn matches_settings(&self, config: &CatalogueConfig, outgoing: &Outgoing) -> bool {
         let url = config.url.as_deref().map(Url::parse);
-        self.max_age == config.max_age && url == Some(Ok(self.url.clone()))
+        self.max_age == config.max_age
+            && self.outgoing == *outgoing
+            && url == Some(Ok(self.url.clone()))
     }
 
     /// The fetched rows with the built-in ones.
@@ -139,7 +149,7 @@ impl FetchedCatalogue {
 
     /// Fetches the list now, uses it from then on, and keeps it: its number of models.
     pub(crate) async fn refresh_now(self: &Arc<Self>) -> Result<usize, CatalogueFetchError> {
-        let list = download_list(self.url.clone()).await?;
+        let list = download_list(self.url.clone(), &self.outgoing).await?;
         let this = Arc::clone(self);
         let taken = tokio::task::spawn_blocking(move || this.take_list(&list, SystemTime::now()));
         taken
@@ -191,9 +201,17 @@ fn read_kept(stored: &StoredList, built_in_since: SystemTime) -> Option<FetchedT
     })
 }
 
-async fn download_list(url: Url) -> Result<Vec<u8>, CatalogueFetchError> {
+async fn download_list(url: Url, outgoing: &Outgoing) -> Result<Vec<u8>, CatalogueFetchError> {
     let unreachable = |error: reqwest::Error| CatalogueFetchError::Unreachable(error.without_url());
-    let client = begin_http_client()
+    // A redirect may lead elsewhere, so each address is asked for its route.
+    let has_credentials = url.query().is_some() || !url.username().is_empty();
+    let routes = outgoing.clone();
+    let proxy = Proxy::custom(move |url| {
+        let route = routes.find_route(url, has_credentials, &ProxySetting::Environment);
+        route.proxy.map(|proxy| proxy.reveal().to_owned())
+    });
+    let client = begin_client_for(outgoing, None)
+        .proxy(proxy)
         .connect_timeout(CONNECT_TIMEOUT)
         .timeout(MAX_TIME)
         .redirect(redirect::Policy::custom(follow_redirect))

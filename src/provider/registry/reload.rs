@@ -22,26 +22,30 @@ impl Registry {
     /// The TLS roots of this machine cannot be read.
     pub fn with_settings(&self, config: &Config) -> io::Result<Self> {
         let mut providers = BTreeMap::new();
+        let outgoing = &config.server.outgoing;
         for (name, settings) in &config.providers {
             let provider = match self.providers.get(name) {
-                Some(provider) if provider.config == *settings => Arc::clone(provider),
-                _ => Arc::new(Provider::new(name, settings)?),
+                Some(provider) if provider.config == *settings && self.outgoing == *outgoing => {
+                    Arc::clone(provider)
+                }
+                _ => Arc::new(Provider::new(name, settings, outgoing)?),
             };
             providers.insert(name.clone(), provider);
         }
         let fetched = match &self.fetched {
-            Some(fetched) if fetched.matches_settings(&config.catalogue) => {
+            Some(fetched) if fetched.matches_settings(&config.catalogue, outgoing) => {
                 Some(Arc::clone(fetched))
             }
             // Nothing has to be known of models that are built in.
             _ => (config.providers.values())
                 .any(|provider| provider.base_url.is_some())
-                .then(|| FetchedCatalogue::open(&config.catalogue, config.server.data_dir.path()))
+                .then(|| FetchedCatalogue::open(&config.catalogue, &config.server))
                 .flatten(),
         };
         Ok(Self {
             providers,
             names: ModelNames::new(config),
+            outgoing: outgoing.clone(),
             learnt: Arc::clone(&self.learnt),
             listed: Arc::clone(&self.listed),
             fetched,

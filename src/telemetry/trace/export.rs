@@ -1,7 +1,7 @@
 //! Exports spans to a collector, by OTLP over HTTP.
 //!
 //! The library's thread hands over a batch and waits. A client like those of the providers sends it on the proxy's
-//! runtime: no redirects, no proxy of the environment, bounded in time and size. The library's `OTEL_…` variables
+//! runtime: no redirects, the same proxies of the environment, bounded in time and size. The library's `OTEL_…` variables
 //! set no header and no address here. The log reports an unreachable collector once, and once its return.
 
 use std::{
@@ -27,7 +27,11 @@ use prometheus::IntCounterVec;
 use reqwest::Url;
 use tokio::runtime::Handle;
 
-use crate::{error::format_error_chain, provider::begin_http_client};
+use crate::{
+    config::{Outgoing, TracesConfig},
+    error::format_error_chain,
+    provider::begin_client_for,
+};
 
 /// Most spans that wait; more are dropped.
 const MAX_QUEUED: usize = 8_192;
@@ -39,14 +43,15 @@ const EXPORT_WITHIN: Duration = Duration::from_secs(4);
 const MAX_ANSWER_BYTES: usize = 64 << 10;
 
 pub(super) fn build_span_processor(
-    endpoint: &str,
-    headers: &HeaderMap,
+    config: &TracesConfig,
+    outgoing: &Outgoing,
     counts: &IntCounterVec,
 ) -> io::Result<BatchSpanProcessor> {
-    let url = Url::parse(endpoint).map_err(|_| io::Error::other("traces.endpoint is no URL"))?;
+    let url = Url::parse(config.endpoint.as_deref().unwrap_or_default())
+        .map_err(|_| io::Error::other("traces.endpoint is no URL"))?;
     let exporter = Otlp::builder()
         .with_http()
-        .with_http_client(CollectorClient::new(url.clone(), headers)?)
+        .with_http_client(CollectorClient::new(url.clone(), config, outgoing)?)
         .with_endpoint(url.as_str())
         .with_protocol(Protocol::HttpBinary)
         .with_timeout(EXPORT_WITHIN)
@@ -75,15 +80,15 @@ struct CollectorClient {
 }
 
 impl CollectorClient {
-    fn new(url: Url, headers: &HeaderMap) -> io::Result<Self> {
-        let client = begin_http_client()
+    fn new(url: Url, config: &TracesConfig, outgoing: &Outgoing) -> io::Result<Self> {
+        let client = begin_client_for(outgoing, config.find_route(outgoing).as_ref())
             .timeout(EXPORT_WITHIN)
             .build()
             .map_err(|error| io::Error::other(error.without_url()))?;
         Ok(Self {
             client,
             url,
-            headers: headers.clone(),
+            headers: config.headers.clone(),
             runtime: Handle::try_current().map_err(io::Error::other)?,
             failing: AtomicBool::new(false),
         })

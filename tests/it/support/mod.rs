@@ -35,10 +35,11 @@ pub(crate) mod responses_agent;
 pub(crate) mod store;
 pub(crate) mod strict;
 pub(crate) mod translate_chat;
+pub(crate) mod tunnel;
 
 pub(crate) use self::{
     agent::*, client::*, collector::*, messages_agent::*, model::*, process::*, provider::*,
-    proxy::*, redis::*, responses_agent::*, store::*,
+    proxy::*, redis::*, responses_agent::*, store::*, tunnel::*,
 };
 pub(crate) use lines::{
     annotate_randomly, any_settings, settings_once_applied, without_annotations,

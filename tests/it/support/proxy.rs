@@ -6,7 +6,8 @@ use bytes::Bytes;
 use plimsoll::{
     CurrentConfig,
     config::{
-        Auth, CacheMarkers, Change, ClientConfig, Config, ModelConfig, ProviderConfig, WhenUnsure,
+        Auth, CacheMarkers, Change, ClientConfig, Config, ModelConfig, ProviderConfig,
+        ProxySetting, WhenUnsure,
     },
     conversation::FORMATS,
     guard::profile,
@@ -235,6 +236,7 @@ fn provider(base_url: Option<String>) -> ProviderConfig {
         query: None,
         profile: profile::find_profile("openai").unwrap(),
         models: Vec::new(),
+        proxy: ProxySetting::Environment,
         connect_timeout: Duration::from_secs(5),
         first_byte_timeout: Duration::from_secs(60),
         idle_timeout: Duration::from_secs(60),

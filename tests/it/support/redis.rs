@@ -60,7 +60,7 @@ impl Redis {
     /// A server with TLS, and `plimsoll` as its only user, with [`PASSWORD`].
     pub(crate) fn with_tls(program: &'static str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        make_certificates(folder.path());
+        make_certificates(folder.path(), "IP:127.0.0.1,DNS:localhost");
         let file = |name: &str| folder.path().join(name).display().to_string();
         let acl = format!(
             "user default off\nuser plimsoll on sanitize-payload ~mine:* resetchannels +@all \
@@ -266,11 +266,11 @@ fn digest(password: &str) -> String {
     hex::encode(Sha256::digest(password))
 }
 
-/// An authority, and its certificate for this machine.
-fn make_certificates(folder: &Path) {
+/// An authority (`ca.pem`), and its certificate (`server.pem`, `server.key`) for these names.
+pub(crate) fn make_certificates(folder: &Path, names: &str) {
     fs::write(
         folder.join("server.ext"),
-        "subjectAltName=IP:127.0.0.1,DNS:localhost\nbasicConstraints=CA:FALSE\n",
+        format!("subjectAltName={names}\nbasicConstraints=CA:FALSE\n"),
     )
     .unwrap();
     let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";

@@ -91,9 +91,11 @@ fn fetched_rows_replace_the_built_in_ones() {
 #[test]
 fn a_list_is_due_after_a_day_and_old_after_a_week() {
     let folder = tempfile::tempdir().unwrap();
-    let mut config = Config::default().catalogue;
+    let mut settings = Config::default();
+    settings.server.data_dir = folder.path().into();
+    let (mut config, server) = (settings.catalogue, settings.server);
     config.url = Some("http://127.0.0.1:9/".to_owned());
-    let catalogue = FetchedCatalogue::open(&config, Some(folder.path())).unwrap();
+    let catalogue = FetchedCatalogue::open(&config, &server).unwrap();
     let now = SystemTime::now();
     assert_eq!(catalogue.describe_age(now), None);
     assert_eq!(catalogue.time_until_due(0, now), Duration::ZERO);
@@ -121,7 +123,7 @@ fn a_list_is_due_after_a_day_and_old_after_a_week() {
         Duration::from_secs(DAY_S)
     );
     // It is kept: a restart finds it.
-    let again = FetchedCatalogue::open(&config, Some(folder.path())).unwrap();
+    let again = FetchedCatalogue::open(&config, &server).unwrap();
     assert_eq!(again.table().unwrap().rows, 3);
     assert_eq!(catalogue.take_list(b"{}", now), None);
 }
