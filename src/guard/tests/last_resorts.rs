@@ -124,3 +124,21 @@ fn a_result_stays_where_the_question_alone_would_do_and_the_question_comes_back(
         }
     }
 }
+
+/// A long text beside a question must not take the question with it.
+#[test]
+fn a_short_question_stays_where_a_long_text_beside_it_goes() {
+    for format in FORMATS {
+        let (question, note) = (text("QUESTION", 60), text("NOTE", 9_000));
+        for said in [[&note, &question], [&question, &note]] {
+            let mut all = vec![says("user", "TASK"), says("assistant", "Well.")];
+            all.extend(said.map(|text| says("user", text)));
+            all.extend(step(format, "a", 1_010, &text("RESULT", 2_400)));
+            let (sent, _) = send(format, &all, &SessionKnowledge::default());
+            assert!(
+                sent.contains(&question) && !sent.contains(&note),
+                "{format:?}"
+            );
+        }
+    }
+}

@@ -1,5 +1,7 @@
 //! The user's newest message: when it goes, and how it comes back.
 
+use std::cmp::Reverse;
+
 use super::{Moment, Replay, Request};
 use crate::conversation::units::UnitKind;
 
@@ -22,26 +24,27 @@ impl Replay<'_> {
         self.drop_settled(newest, now);
     }
 
-    /// The user's newest messages that may go. Of many in a row, the newest stay.
+    /// The user's newest messages that may go. Of many in a row, those that are short stay, the newest first; texts of the
+    /// client's own beside them come last.
     pub(super) fn list_long_questions(&self, at: usize, newest: usize, now: &Moment) -> Vec<usize> {
         let open = now.kept.list_open(newest).iter().copied();
         let asks = |unit: &usize| self.asks_for_newest(*unit, now) && !now.kept.is_lasting(*unit);
         let mut asked: Vec<usize> = open.filter(asks).collect();
+        asked.sort_by_key(|&unit| (self.view.units[unit].says_nothing, Reverse(unit)));
         let least = self.view.policy.window / LEAST_QUESTION_SHARE;
         let mut left = (self.budgets.room(at) / QUESTION_SHARE).max(least);
-        while let Some(&last) = asked.last() {
+        asked.retain(|&last| {
             // Without what the proxy adds behind it, which goes before the message does.
             let unit = &self.view.units[last];
             let tokens = match now.state.cleared[last] {
                 true => self.clearing.weigh(unit, &self.cuts.messages),
                 false => self.cuts.weigh_unit(unit),
             };
-            if tokens > left {
-                break;
-            }
-            left -= tokens;
-            asked.pop();
-        }
+            let goes = tokens > left;
+            left -= if goes { 0 } else { tokens };
+            goes
+        });
+        asked.sort_unstable();
         asked
     }
 
