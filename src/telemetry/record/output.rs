@@ -58,6 +58,10 @@ impl RequestRecord {
     fn describe_briefly(&self, facts: &RequestFacts, end: &RequestEnd) -> String {
         let status = self.status.map(|status| status.to_string());
         let name = self.model.as_deref().unwrap_or(&self.path);
+        // SECURITY: a name is the client's text. A line break in it would make a second line of the log.
+        let name = name
+            .chars()
+            .map(|c| if c.is_control() { '\u{fffd}' } else { c });
         let generation = facts.generation.as_ref();
         let tokens = generation.and_then(|generation| {
             let tokens = group_digits(generation.prompt_tokens?);
@@ -70,7 +74,7 @@ impl RequestRecord {
         let took = end.took.as_millis();
         [
             status,
-            Some(name.to_owned()),
+            Some(name.collect()),
             tokens,
             generation.map(|generation| generation.level.as_str().to_owned()),
             actions.map(str::to_owned),

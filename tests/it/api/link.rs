@@ -240,4 +240,14 @@ async fn a_request_has_a_short_line_on_a_terminal() {
     );
     let (took, unit) = time.trim().split_once(' ').unwrap();
     assert!(took.parse::<u32>().is_ok() && unit == "ms", "{time}");
+    // A name is the client's: it makes no second line, and no colours.
+    let forged =
+        r#"{"model":"a\n200 forged\u001b[31m","messages":[{"role":"user","content":"x"}]}"#;
+    assert_ne!(api.client.chat(forged).await.status, 200);
+    let line = lines.find(|line| line.contains(" ms") && line.contains("forged"));
+    let line = line.unwrap();
+    assert!(
+        line.contains(" a\u{fffd}200 forged\u{fffd}[31m "),
+        "{line:?}"
+    );
 }
