@@ -4,10 +4,13 @@
 //! which carries words of the user; or directly behind an answer without calls, where it begins as the clients begin results
 //! that write them as texts. It and what precedes it decide, never what follows. When in doubt, it is the user's.
 
+mod written_result;
+
 use std::{collections::HashSet, ops::Range};
 
 use smallvec::SmallVec;
 
+pub(crate) use self::written_result::find_result_head;
 use super::{Author, BlockKind, Content, Conversation, Item};
 use crate::json::text::TextWalk;
 
@@ -31,22 +34,6 @@ const CLIENT_ELEMENTS: &str = "additional_context additional_data app_context at
     system_information system_notification task_list task_notification task_progress tick timestamp todo todo_list todos \
     token_budget token_usage tool_use_error turn_aborted updated_todos user_environment user_info user_information \
     user_memories user_rules workspace_info";
-
-/// How a user message begins that holds results, from clients that have calls and results written as texts: Cline and those made
-/// of it (also where an answer has no call), OpenHands, SWE-agent. `[]` stands for brackets with a name.
-const RESULT_HEADS: [&str; 4] = [
-    "[] Result:",
-    "[ERROR] You did not use a tool",
-    "EXECUTION RESULT of []:",
-    "OBSERVATION:\n",
-];
-/// Elements in which models without a format for results read them.
-const RESULT_ELEMENTS: &str =
-    "function_response function_result function_results tool_response tool_result tool_results";
-/// Elements in which the user answers beside such results. Others are part of a result.
-const SPOKEN_ELEMENTS: &str = "answer feedback user_feedback user_message";
-/// Characters in which the beginning of a result is looked for: it names what was called with its arguments.
-const MAX_HEAD: usize = 4 << 10;
 
 /// Bytes of the longest name of an element.
 const MAX_NAME: usize = 64;
@@ -82,34 +69,6 @@ fn normalize_name(name: &[u8]) -> Name {
 
 fn is_in(name: &Name, list: &str) -> bool {
     list.split(' ').any(|it| it.as_bytes() == &name[..])
-}
-
-/// Bytes, as spelled in JSON, with which a text begins as clients begin a result; `None` where it begins otherwise.
-pub(crate) fn find_result_head(raw: &[u8]) -> Option<usize> {
-    let mut chars = TextWalk::new(raw).peekable();
-    while chars.next_if(|it| it.to_char().is_whitespace()).is_some() {}
-    let (start, first) = chars.peek().map(|it| (it.at, it.to_char()))?;
-    if !RESULT_HEADS.iter().any(|form| form.starts_with(first)) {
-        return None;
-    }
-    let head: String = chars.take(MAX_HEAD).map(|it| it.to_char()).collect();
-    let count = RESULT_HEADS.iter().find_map(|form| {
-        let Some((before, after)) = form.split_once("[]") else {
-            return head.starts_with(form).then(|| form.chars().count());
-        };
-        let named = head.strip_prefix(before)?.strip_prefix('[')?;
-        let end = format!("]{after}");
-        let at = named
-            .find(&end)
-            .filter(|_| named.starts_with(|it: char| it.is_ascii_alphabetic()))?;
-        Some(
-            head[..head.len() - named.len() + at + end.len()]
-                .chars()
-                .count(),
-        )
-    })?;
-    let last = TextWalk::new(&raw[start..]).nth(count.checked_sub(1)?)?;
-    Some(start + last.at + last.len)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -305,7 +264,8 @@ impl Conversation {
             let follows_answer = before.author == Author::Model && before.calls.is_empty();
             if self.items[at].author == Author::User {
                 self.items[at].by_client = follows_result && self.is_of_client(at, &mut learnt)
-                    || (follows_answer || before.by_client) && self.is_written_result(at);
+                    || (follows_answer || before.by_client)
+                        && self.is_written_result(&self.items[at]);
             }
         }
         self
@@ -329,44 +289,6 @@ impl Conversation {
         let first = self.find_first_tag(item);
         let is_of_client = |tag: &Tag| find_owner(&tag.name) == Some(ElementOwner::Client);
         first.as_ref().is_some_and(is_of_client) && self.user_words(item).all(is_blank)
-    }
-
-    /// Whether an item of the client's own holds a result that is written as a text.
-    pub(crate) fn holds_written_result(&self, item: &Item) -> bool {
-        let is_element = |tag: Tag| is_in(&normalize_name(&tag.name), RESULT_ELEMENTS);
-        let mut texts = self.texts_of(item).filter(|_| item.by_client);
-        let has_head = |text| find_result_head(self.raw_bytes(text)).is_some();
-        texts.next().is_some_and(has_head)
-            || item.by_client && self.find_first_tag(item).is_some_and(is_element)
-    }
-
-    /// Whether an item behind an answer without calls holds results that the client writes as texts, and no words of the user.
-    fn is_written_result(&self, at: usize) -> bool {
-        let item = &self.items[at];
-        let mut texts = self.texts_of(item).map(|text| self.raw_bytes(text));
-        let Some(first) = texts.next() else {
-            return false;
-        };
-        let elements = |raw| TextParts::new(raw, false).filter_map(|it| it.element);
-        if find_result_head(first).is_some() {
-            let spoken = |it: Element| is_in(&normalize_name(&it.name), SPOKEN_ELEMENTS);
-            return ![first]
-                .into_iter()
-                .chain(texts)
-                .flat_map(elements)
-                .any(spoken);
-        }
-        let tag = self.find_first_tag(item);
-        let is_result = |name: &Name| is_in(&normalize_name(name), RESULT_ELEMENTS);
-        tag.is_some_and(|tag| is_result(&tag.name))
-            && [first].into_iter().chain(texts).all(|raw| {
-                TextParts::new(raw, false).all(|part| {
-                    let is_known = |it: &Element| {
-                        is_result(&it.name) || it.owner == Some(ElementOwner::Client)
-                    };
-                    is_blank(&raw[part.words]) && part.element.as_ref().is_none_or(is_known)
-                })
-            })
     }
 
     /// Whether an item behind results is the client's. Names of elements that stand in no table are `learnt`: from the next

@@ -142,3 +142,29 @@ fn a_short_question_stays_where_a_long_text_beside_it_goes() {
         }
     }
 }
+
+/// Results as texts, of clients whose models have no tools of their own.
+#[test]
+fn a_result_that_is_written_as_a_text_gets_shorter_where_it_alone_does_not_fit() {
+    for format in FORMATS {
+        for head in ["[read_file for 'a.rs'] Result:\n", "OBSERVATION:\n"] {
+            let (question, result) = (text("QUESTION", 2_000), text("RESULT", 60_000));
+            let all = [
+                says("user", "TASK"),
+                says("assistant", "Well."),
+                says("user", &question),
+                says("assistant", "<read_file><path>a.rs</path></read_file>"),
+                says("user", &format!("{head}{result}")),
+            ];
+            let (sent, _) = send(format, &all, &SessionKnowledge::default());
+            assert!(sent.contains(&question), "{format:?} {head}");
+            let head = head.trim_end();
+            assert!(sent.contains(head), "{format:?} {head}");
+            assert!(
+                sent.contains("RESULT") && sent.contains(" characters truncated]"),
+                "{format:?} {head}"
+            );
+            assert!(!sent.contains(&result), "{format:?} {head}");
+        }
+    }
+}

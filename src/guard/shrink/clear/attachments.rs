@@ -2,8 +2,9 @@
 //! the words stay.
 //!
 //! An attachment is text between fences, text between the tags of a file, a document, or a text that takes much of the
-//! room: of that, beginning and end stay. The texts of a result that the client writes as texts are. Images are none: they can be neither shortened nor recalled. A message of which
-//! caps or priorities may edit a text (see [`crate::guard::shrink::priority`]) has none.
+//! room: of that, beginning and end stay. Of a result that the client writes as texts, each text is one. Images are none:
+//! they can be neither shortened nor recalled. A message of which caps or priorities may edit a text (see
+//! [`crate::guard::shrink::priority`]) has none.
 
 mod enclosed_text;
 
@@ -184,17 +185,18 @@ fn list_attachments(view: RequestView<'_>, at: usize, limit: AttachmentLimit) ->
         return Vec::new();
     }
     let mut found = Vec::new();
-    let add_texts = match conversation.holds_written_result(message) {
-        true => add_client_text,
-        false => add_attached_texts,
+    let is_result = conversation.holds_written_result(message);
+    let add_texts = |text, found: &mut Vec<Attachment>| match is_result {
+        true => add_written_result(view, text, found),
+        false => add_attached_texts(view, text, limit, found),
     };
     if let Content::Text(text) = message.content {
-        add_texts(view, text, limit, &mut found);
+        add_texts(text, &mut found);
         return found;
     }
     for block in conversation.blocks_of(message) {
         match block.kind {
-            BlockKind::Text(text) => add_texts(view, text, limit, &mut found),
+            BlockKind::Text(text) => add_texts(text, &mut found),
             BlockKind::Opaque => {
                 if let Some(text) = conversation.find_document_text(block.span) {
                     add_text(view, block.span, text.span, &mut found);
@@ -228,13 +230,8 @@ fn add_text(view: RequestView<'_>, measured: Span, inner: Span, found: &mut Vec<
     });
 }
 
-/// Adds a text of a result that is written as a text, but for what names it as one.
-fn add_client_text(
-    view: RequestView<'_>,
-    text: JsonString,
-    _: AttachmentLimit,
-    found: &mut Vec<Attachment>,
-) {
+/// Adds a text of a result that is written as texts, but for what names it as one.
+fn add_written_result(view: RequestView<'_>, text: JsonString, found: &mut Vec<Attachment>) {
     let raw = view.conversation.raw_bytes(text);
     let head = client_text::find_result_head(raw).unwrap_or(0);
     if head < raw.len() {
