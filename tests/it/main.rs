@@ -44,6 +44,7 @@ mod passthrough;
 mod places;
 mod priority;
 mod provider_errors;
+mod question_returns;
 mod recall;
 mod recorded;
 mod recovery;

@@ -1,9 +1,7 @@
 //! A replica stops behind a real balancer, under load: no request is refused.
 
 use std::{
-    fs,
-    net::{SocketAddr, TcpListener, TcpStream},
-    process::{Child, Command, Stdio},
+    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::SeqCst},
@@ -11,15 +9,13 @@ use std::{
 };
 
 use http_body_util::BodyExt as _;
-use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use crate::support::{
-    COMPLETION, DONE, FINISH, Process, ReceivedRequest, ScriptedProvider, Settings, TEXT,
+    Balancer, COMPLETION, DONE, FINISH, Process, ReceivedRequest, ScriptedProvider, Settings, TEXT,
     TestClient, answer, next, stalled_stream, within_time,
 };
 
-const ATTEMPTS: usize = 5;
 const CLIENTS: usize = 8;
 /// Requests of each client after the replica has gone.
 const AFTER: usize = 20;
@@ -27,78 +23,23 @@ const ASK: &str = r#"{"model":"up/m","messages":[{"role":"user","content":"x"}]}
 const STREAM: &str =
     r#"{"model":"slow/m","stream":true,"messages":[{"role":"user","content":"long"}]}"#;
 
-/// HAProxy before two replicas. It asks each for `/readyz` every 50 ms, and hides nothing: it sends no request twice.
-struct Balancer {
-    address: SocketAddr,
-    process: Child,
-    _folder: TempDir,
-}
-
-impl Drop for Balancer {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-impl Balancer {
-    async fn start(replicas: &[&Process]) -> Self {
-        let installed = |program: &&str| {
-            let asked = Command::new(program).arg("-v").output();
-            asked.is_ok_and(|answer| answer.status.success())
-        };
-        let program = ["haproxy", "/usr/sbin/haproxy"].into_iter().find(installed);
-        let program = program.expect("haproxy is installed, which tests/run does");
-        for _ in 0..ATTEMPTS {
-            if let Some(running) = Self::attempt(program, replicas).await {
-                return running;
-            }
-        }
-        panic!("haproxy did not start");
-    }
-
-    /// `None` where another process took the port.
-    async fn attempt(program: &str, replicas: &[&Process]) -> Option<Self> {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = port.local_addr().unwrap();
-        drop(port);
+/// HAProxy before replicas. It asks each for `/readyz` every 50 ms, and hides nothing: it sends no request twice.
+async fn start_balancer(replicas: &[&Process]) -> Balancer {
+    let write_settings = |addresses: &[SocketAddr]| {
         let mut settings = format!(
             "global\n  nbthread 1\ndefaults\n  mode http\n  timeout connect 5s\n  timeout client 60s\n  \
              timeout server 60s\n  timeout http-keep-alive 60s\n  retries 0\n  http-reuse always\n\
-             listen all\n  bind {address}\n  balance roundrobin\n  option httpchk GET /readyz\n  \
+             listen all\n  bind {}\n  balance roundrobin\n  option httpchk GET /readyz\n  \
              http-check send hdr host localhost\n  http-response set-header x-served-by %s\n  \
-             default-server inter 50ms fall 2 rise 1 check\n"
+             default-server inter 50ms fall 2 rise 1 check\n",
+            addresses[0]
         );
         for (number, replica) in replicas.iter().enumerate() {
             settings += &format!("  server r{number} {}\n", replica.address);
         }
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("haproxy.cfg");
-        fs::write(&file, settings).unwrap();
-        let process = Command::new(program)
-            .args(["-db", "-f"])
-            .arg(&file)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        let mut balancer = Self {
-            address,
-            process: process.unwrap(),
-            _folder: folder,
-        };
-        let listens = within_time(async {
-            loop {
-                if balancer.process.try_wait().unwrap().is_some() {
-                    return false;
-                }
-                if TcpStream::connect(address).is_ok() {
-                    return true;
-                }
-                tokio::task::yield_now().await;
-            }
-        });
-        listens.await.then_some(balancer)
-    }
+        settings
+    };
+    Balancer::start(1, write_settings).await
 }
 
 /// Asks one after another until the count has passed `until`; which replicas answered, and whatever was no answer.
@@ -137,7 +78,7 @@ async fn no_request_is_refused_while_a_replica_behind_a_balancer_stops() {
     }
     let mut stopped = Process::start(&settings[0].file).await;
     let stays = Process::start(&settings[1].file).await;
-    let balancer = Balancer::start(&[&stopped, &stays]).await;
+    let balancer = start_balancer(&[&stopped, &stays]).await;
     let (asked, until) = (
         Arc::<AtomicUsize>::default(),
         Arc::new(AtomicUsize::new(usize::MAX)),
@@ -145,7 +86,7 @@ async fn no_request_is_refused_while_a_replica_behind_a_balancer_stops() {
     let mut clients = JoinSet::new();
     for _ in 0..CLIENTS {
         clients.spawn(keep_asking(
-            balancer.address,
+            balancer.addresses[0],
             Arc::clone(&asked),
             Arc::clone(&until),
         ));

@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::SocketAddr,
     path::Path,
     process::{Child, Command, Stdio},
     thread::JoinHandle,
@@ -13,10 +13,7 @@ use futures_util::future::join_all;
 use tempfile::TempDir;
 
 use super::story::{STORIES, Story};
-use crate::support::{NO_CATALOGUE, Redis, RunningModel, TestClient, within_time};
-
-/// How often to try other ports when free ones are taken in the meantime.
-const ATTEMPTS: usize = 20;
+use crate::support::{Balancer, NO_CATALOGUE, Redis, RunningModel, TestClient};
 
 /// Is killed when dropped.
 struct Killed(Child);
@@ -100,44 +97,12 @@ impl Replica {
 }
 
 /// HAProxy with an address for each story, so that each alternates by itself.
-struct Balancer {
-    addresses: Vec<SocketAddr>,
-    _process: Killed,
-    _folder: TempDir,
-}
-
-impl Balancer {
-    async fn start(replicas: &[Replica]) -> Self {
-        let installed = |program: &&str| {
-            let asked = Command::new(program).arg("-v").output();
-            asked.is_ok_and(|answer| answer.status.success())
-        };
-        let program = ["haproxy", "/usr/sbin/haproxy"].into_iter().find(installed);
-        let program = program.expect("haproxy is installed, which tests/run does");
-        for _ in 0..ATTEMPTS {
-            if let Some(running) = Self::attempt(program, replicas).await {
-                return running;
-            }
-        }
-        panic!("haproxy did not start");
-    }
-
-    /// `None` where another process took one of the ports.
-    async fn attempt(program: &str, replicas: &[Replica]) -> Option<Self> {
-        // All are held at the same time, so that they differ.
-        let ports: Vec<_> = STORIES
-            .iter()
-            .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
-            .collect();
-        let addresses: Vec<_> = ports
-            .iter()
-            .map(|port| port.local_addr().unwrap())
-            .collect();
-        drop(ports);
+async fn start_balancer(replicas: &[Replica]) -> Balancer {
+    let write_settings = |addresses: &[SocketAddr]| {
         let mut settings = "global\n  nbthread 1\ndefaults\n  mode http\n  timeout connect 5s\n  \
              timeout client 60s\n  timeout server 60s\n"
             .to_owned();
-        for (story, address) in STORIES.iter().zip(&addresses) {
+        for (story, address) in STORIES.iter().zip(addresses) {
             settings.push_str(&format!(
                 "listen {}\n  bind {address}\n  balance roundrobin\n  \
                  http-response set-header x-served-by %s\n",
@@ -147,36 +112,9 @@ impl Balancer {
                 settings.push_str(&format!("  server r{number} {}\n", replica.address));
             }
         }
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("haproxy.cfg");
-        fs::write(&file, settings).unwrap();
-        let child = Command::new(program)
-            .args(["-db", "-f"])
-            .arg(&file)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        let mut process = Killed(child.unwrap());
-        let listens = within_time(async {
-            loop {
-                if process.0.try_wait().unwrap().is_some() {
-                    return false;
-                }
-                if addresses
-                    .iter()
-                    .all(|address| TcpStream::connect(address).is_ok())
-                {
-                    return true;
-                }
-                tokio::task::yield_now().await;
-            }
-        });
-        listens.await.then(|| Self {
-            addresses,
-            _process: process,
-            _folder: folder,
-        })
-    }
+        settings
+    };
+    Balancer::start(STORIES.len(), write_settings).await
 }
 
 /// The process that answered each turn of a story.
@@ -209,7 +147,7 @@ async fn two_processes_behind_a_balancer_answer_like_one() {
     let first = Replica::start(&together, &redis.url(), None);
     let second = Replica::start(&together, &redis.url(), Some(&first.secret()));
     let replicas = [first, second];
-    let balancer = Balancer::start(&replicas).await;
+    let balancer = start_balancer(&replicas).await;
     let told = STORIES
         .iter()
         .zip(&alone)

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "tests and benches use different parts of it")]
 
 pub(crate) mod agent;
+pub(crate) mod balancer;
 pub(crate) mod block_cache;
 pub(crate) mod bound;
 pub(crate) mod bound_provider;
@@ -38,8 +39,8 @@ pub(crate) mod translate_chat;
 pub(crate) mod tunnel;
 
 pub(crate) use self::{
-    agent::*, client::*, collector::*, messages_agent::*, model::*, process::*, provider::*,
-    proxy::*, redis::*, responses_agent::*, store::*, tunnel::*,
+    agent::*, balancer::*, client::*, collector::*, messages_agent::*, model::*, process::*,
+    provider::*, proxy::*, redis::*, responses_agent::*, store::*, tunnel::*,
 };
 pub(crate) use lines::{
     annotate_randomly, any_settings, settings_once_applied, without_annotations,
