@@ -101,8 +101,8 @@ pub enum Failure {
     AdminOnly,
     /// A session of another key, which this requester may only read.
     #[error(
-        "admin.local and the link of the start show sessions and cannot change them. Send the key that the session's client sends, \
-         or the administrator's."
+        "admin.local and the link of the start show sessions and cannot change them. Send the key that the session's \
+         client sends, or the administrator's."
     )]
     SessionReadOnly,
     /// The dashboard's one-time link, or what a tab got for it, does not open the page.

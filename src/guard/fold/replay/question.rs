@@ -12,7 +12,8 @@ const LEAST_QUESTION_SHARE: u32 = 32;
 
 impl Replay<'_> {
     /// Leaves the user's newest message out, if it takes much of the room and the newest step cannot get smaller. A short
-    /// message stays, since what is gone comes back with a later cut only. Then the request may be over its budget, and the proxy gives up what it adds.
+    /// message stays, since what is gone comes back with a later cut only. Then the request may be over its budget, and the
+    /// proxy gives up what it adds.
     pub(super) fn fold_newest_question(&mut self, at: usize, newest: usize, now: &mut Moment) {
         let asked = self.list_long_questions(at, newest, now);
         if asked.is_empty() {
@@ -76,8 +77,9 @@ impl Replay<'_> {
         true
     }
 
-    /// The message that was left out of the newest turn and holds no annotated text, with the units before and after it, if it may stand between these
-    /// and fits beside the newest step.
+    /// The newest message that was left out of the newest turn, with the units before and after it, if it may stand between
+    /// these and fits beside the newest step. What was left out of annotated texts is not remembered of what is gone, so that
+    /// none with such texts comes back: a replica without the state could find another cut.
     fn find_returning(
         &self,
         at: usize,
