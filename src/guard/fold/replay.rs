@@ -184,6 +184,9 @@ impl Replay<'_> {
             let state = state.get_or_insert_with(|| CutState::new(units.len()));
             state.fold_before(begun, view);
         }
+        if let Some(state) = &mut state {
+            self.keep_short_question(state);
+        }
         let is_known = match memory.cut {
             None => basis == memory.basis,
             Some(_) => mark.is_some() && state.is_some(),

@@ -3,7 +3,10 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{conversation::Format, support::plans::apply_plan};
+use crate::{
+    conversation::{Format, PlaceMap},
+    support::plans::apply_plan,
+};
 
 const FORMATS: [Format; 3] = [Format::Chat, Format::Messages, Format::Responses];
 
@@ -166,5 +169,42 @@ fn a_result_that_is_written_as_a_text_gets_shorter_where_it_alone_does_not_fit()
             );
             assert!(!sent.contains(&result), "{format:?} {head}");
         }
+    }
+}
+
+/// A client moves a text of its own before the messages that are compared: all remembered places are one too low then.
+#[test]
+fn a_moved_cut_does_not_cover_a_short_question() {
+    for format in FORMATS {
+        let question = text("QUESTION", 60);
+        let mut entries = vec![
+            says("user", "TASK"),
+            says("assistant", "Well."),
+            says("user", &question),
+        ];
+        for at in 0..12 {
+            entries.extend(step(format, &format!("c{at}"), 2, &text("RESULT", 4_000)));
+        }
+        let (sent, plan) = send(format, &entries, &SessionKnowledge::default());
+        assert!(sent.contains(&question), "{format:?}");
+        let mut memory = plan.memory;
+        let covered = |memory: &GuardMemory| {
+            let spans = memory.list_left_out();
+            spans.iter().any(|span| span.contains(&2))
+        };
+        assert!(!covered(&memory), "{format:?}");
+        while !covered(&memory) {
+            memory.follow_edits(&PlaceMap::new(20, vec![Some(19)], 20));
+            assert!(!memory.list_left_out().is_empty(), "{format:?}");
+        }
+        let knowledge = SessionKnowledge {
+            memory,
+            history: plan.history,
+            messages: entries.len(),
+            ..SessionKnowledge::default()
+        };
+        let (sent, plan) = send(format, &entries, &knowledge);
+        assert!(sent.contains(&question), "{format:?}");
+        assert!(plan.report.folded.is_some_and(|it| it.new), "{format:?}");
     }
 }

@@ -3,7 +3,10 @@
 use std::cmp::Reverse;
 
 use super::{Moment, Replay, Request};
-use crate::conversation::units::UnitKind;
+use crate::{
+    conversation::units::{Unit, UnitKind},
+    guard::fold::cut_state::CutState,
+};
 
 /// The user's newest message stays up to one part in this many of the room, whatever else does not fit.
 const QUESTION_SHARE: u32 = 4;
@@ -47,6 +50,22 @@ impl Replay<'_> {
         });
         asked.sort_unstable();
         asked
+    }
+
+    /// Takes the newest question back if it is too short for any cut to take. The places of a remembered cut cover it where
+    /// the client has added or removed messages before those that are compared with its last request.
+    pub(super) fn keep_short_question(&self, state: &mut CutState) {
+        let units = self.view.units;
+        let Some(asked) = units.iter().rposition(Unit::is_question) else {
+            return;
+        };
+        let least = self.view.policy.window / LEAST_QUESTION_SHARE;
+        if state.folded[asked] && self.cuts.weigh_unit(&units[asked]) <= least {
+            let stands = |it: &usize| !state.folded[*it] && units[*it].kind != UnitKind::System;
+            let before = (self.view.count_pinned()..asked).rev().find(stands);
+            let after = (asked + 1..units.len()).find(stands);
+            state.folded[asked] = !self.rules.may_return(before, asked, after);
+        }
     }
 
     pub(super) fn asks_for_newest(&self, unit: usize, now: &Moment) -> bool {
@@ -104,7 +123,7 @@ impl Replay<'_> {
         let before = (self.view.count_pinned()..unit).rev().find(stands);
         let after = (unit + 1..=at).find(stands)?;
         self.rules
-            .may_return(before, unit, after)
+            .may_return(before, unit, Some(after))
             .then_some((unit, before, after))
     }
 }

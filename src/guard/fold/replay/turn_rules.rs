@@ -84,10 +84,16 @@ impl<'a> TurnRules<'a> {
     }
 
     /// Whether a unit that was left out may come back between these.
-    pub(super) fn may_return(&self, before: Option<usize>, unit: usize, after: usize) -> bool {
+    pub(super) fn may_return(
+        &self,
+        before: Option<usize>,
+        unit: usize,
+        after: Option<usize>,
+    ) -> bool {
         let is_free = !self.view.conversation.format.rules().pairs_roles;
-        let follows = || before.is_none_or(|before| self.can_follow(before, unit));
-        is_free || self.can_follow(unit, after) && follows()
+        let follows = |(one, next)| self.can_follow(one, next);
+        let pairs = [before.map(|it| (it, unit)), after.map(|it| (unit, it))];
+        is_free || pairs.into_iter().flatten().all(follows)
     }
 
     /// Where a course begins that leaves out all units before `begun`: earlier if the running turn would begin with an
