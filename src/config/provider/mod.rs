@@ -3,6 +3,7 @@
 //! SECURITY: no message shows a base URL that may contain a key.
 
 mod credentials;
+mod known;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub use credentials::{Auth, PROXY_HEADER_PREFIX, PROXY_KEY};
 use credentials::{read_auth, read_headers, read_key_header, read_query};
+use known::make_known_providers;
 
 use super::{
     format::{Api, FORMATS, Format},
@@ -38,6 +40,8 @@ settings! {
         pub models: Vec<String> = s.read_patterns("models", &[], "a model's name");
         pub auth: Auth = read_auth(s);
         pub profile: &'static Profile = read_profile(s, base_url.as_deref());
+        /// Whether the proxy chose it by itself, since its settings have no provider: see `known.rs`.
+        pub is_known: bool = false;
         /// The wire formats that it speaks.
         pub formats: Vec<Format> = read_formats(s, profile, base_url.as_deref());
         pub cache_markers: CacheMarkers = s.read_plain("cache_markers", CacheMarkers::Off);
@@ -86,13 +90,20 @@ pub enum CacheMarkers {
     Auto,
 }
 
-/// The configured providers and the built-in one.
-pub(super) fn read_providers(root: &mut Section) -> BTreeMap<String, ProviderConfig> {
+/// The configured providers and the built-in one; where none is configured and `takes_known`, also those that everyone
+/// knows.
+pub(super) fn read_providers(
+    root: &mut Section,
+    takes_known: bool,
+) -> BTreeMap<String, ProviderConfig> {
     let mut providers = root.read_entries("providers", |s, name| {
         let provider = s.read_section(name, ProviderConfig::read);
         check_name(s, name);
         Some(provider)
     });
+    if takes_known && providers.is_empty() {
+        providers = make_known_providers();
+    }
     if cfg!(feature = "simulated") {
         providers.insert(SIMULATED.to_owned(), make_simulated());
     }
