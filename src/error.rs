@@ -62,6 +62,17 @@ pub enum Failure {
          or as `x-plimsoll-key: KEY` beside credentials for the provider."
     )]
     KeyMissing,
+    /// A provider that the proxy chose by itself gets none of these credentials.
+    #[error(
+        "The provider `{provider}` is asked with the client's own key, and the request has none. Send it as \
+         `Authorization: Bearer KEY` or `x-api-key: KEY`. The models `simulated/…` need none."
+    )]
+    CredentialMissing { provider: String },
+    #[error(
+        "The model belongs to the provider `{provider}`, and the key of the request to another one. Without settings, a key \
+         that begins with `sk-ant-` goes to Anthropic only, and any other `sk-` key to OpenAI only."
+    )]
+    CredentialElsewhere { provider: String },
     #[error("Incorrect API key provided: it is no client key of this proxy.")]
     KeyWrong,
     /// An account was named by a text that others could guess.
@@ -252,9 +263,11 @@ impl Failure {
                 (S::BAD_REQUEST, "unknown_parameter")
             }
             Self::FormatNotSpoken { .. } => (S::BAD_REQUEST, "format_not_spoken"),
-            Self::KeyMissing | Self::KeyWrong | Self::KeyShort => {
-                (S::UNAUTHORIZED, "invalid_api_key")
-            }
+            Self::KeyMissing
+            | Self::KeyWrong
+            | Self::KeyShort
+            | Self::CredentialMissing { .. }
+            | Self::CredentialElsewhere { .. } => (S::UNAUTHORIZED, "invalid_api_key"),
             Self::ForeignHost => (S::FORBIDDEN, "foreign_host"),
             Self::ForeignOrigin | Self::ForeignPage => (S::FORBIDDEN, "foreign_origin"),
             Self::PathNotAllowed => (S::FORBIDDEN, "path_not_allowed"),

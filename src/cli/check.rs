@@ -117,6 +117,15 @@ fn format_setting_rows(
         let anyone = "anyone on this machine, without a key";
         rows.push(["clients", anyone, ""].map(str::to_owned));
     }
+    for (name, provider) in config.providers.iter().filter(|(_, it)| it.is_known) {
+        let (key, from) = (
+            format!("providers.{name}"),
+            "server.known_providers".to_owned(),
+        );
+        let names = provider.models.join(", ");
+        let value = format!("with the client's own key, for {names}");
+        rows.push([key, value, from]);
+    }
     rows.sort();
     if rows.is_empty() {
         return vec![["all are at their defaults; --all shows them", "", ""].map(str::to_owned)];

@@ -80,6 +80,12 @@ fn log_startup(loaded: &LoadedConfig, listener: &TcpListener) -> io::Result<()> 
             "provider {name} is configured"
         );
     }
+    if config.providers.values().any(|provider| provider.is_known) {
+        tracing::info!(
+            "no provider is configured: the names of Anthropic's and OpenAI's models are passed on with the client's own \
+             key (server.known_providers = false switches this off)"
+        );
+    }
     for (key, route) in config.list_routes() {
         if !route.reason.is_empty() {
             tracing::info!(setting = key, "{key} is reached {}", route.describe());

@@ -71,7 +71,8 @@ settings! {
         /// By name. Empty: the proxy may listen on loopback only, and needs no key.
         pub clients: BTreeMap<String, ClientConfig> = s.read_sections("clients", ClientConfig::read);
         /// By name; `simulated` is always there, if the build has it.
-        pub providers: BTreeMap<String, ProviderConfig> = provider::read_providers(s);
+        pub providers: BTreeMap<String, ProviderConfig> = provider::read_providers(s,
+            server.known_providers && default_provider.is_none() && clients.is_empty() && server.listens_on_loopback());
         /// Other names of models. A key may end with `*`, and so may its value.
         pub aliases: BTreeMap<String, String> = names::read_aliases(s);
         /// By the name a client uses (`gpt-4o`, `openai/gpt-4o`), or by the beginning of names with a `*`.
@@ -117,13 +118,16 @@ impl Config {
 }
 
 impl Default for Config {
-    /// The settings without a file, variables and flags: loopback, and only the simulated provider.
+    /// The settings without a file, variables and flags: loopback, and only the simulated provider. None that the proxy
+    /// chooses by itself: who makes settings of these says which providers they have.
     fn default() -> Self {
         let environment = Environment::default();
-        WrittenSettings::from_text(None, &environment, None)
+        let mut config = WrittenSettings::from_text(None, &environment, None)
             .and_then(|written| written.check(&environment))
             .expect("a test checks that the defaults are valid")
-            .config
+            .config;
+        config.providers.retain(|_, provider| !provider.is_known);
+        config
     }
 }
 

@@ -48,6 +48,8 @@ settings! {
         pub drain_delay: Duration = s.read_millis("drain_delay_ms", 0, 0);
         /// How long a drain waits for running answers.
         pub drain_timeout: Duration = s.read_millis("drain_timeout_ms", 30_000, 0);
+        /// Whether, where nothing else says who is asked, the names of Anthropic's and OpenAI's models are passed on.
+        pub known_providers: bool = s.read_plain("known_providers", true);
         pub data_dir: DataDir = DataDir::read(s);
         /// The certificates of `ca_file`, and the proxies of the environment.
         pub outgoing: Outgoing = Outgoing::read(s);
@@ -58,6 +60,11 @@ settings! {
 }
 
 impl ServerConfig {
+    /// Whether only this machine can connect.
+    pub fn listens_on_loopback(&self) -> bool {
+        self.listen.ip().to_canonical().is_loopback()
+    }
+
     /// Derives a `max_body_bytes` that is not set from the largest window, in tokens, such that several bodies of
     /// that size fit into `max_bytes_in_flight`.
     pub(crate) fn fit_body_to_window(&mut self, window: u32) {

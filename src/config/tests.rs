@@ -132,7 +132,9 @@ fn the_shipped_file_is_the_defaults() {
             .map(|setting| (setting.key, setting.value))
             .collect()
     };
-    let shipped = accepted(SHIPPED);
+    let mut shipped = accepted(SHIPPED);
+    // The proxy adds these where the settings have no providers, and the shipped ones have none.
+    shipped.providers.retain(|_, provider| !provider.is_known);
     assert_eq!(
         values(&shipped.settings),
         values(&Config::default().settings)

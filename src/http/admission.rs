@@ -24,7 +24,7 @@ const LEAST_PROXY_KEY: usize = 16;
 const KEY_HEADERS: [&str; 2] = ["api-key", "x-api-key"];
 
 /// Prefix of the key among the protocols of a websocket: browsers can set no other header there.
-const KEY_PROTOCOL: &str = "openai-insecure-api-key.";
+pub const KEY_PROTOCOL: &str = "openai-insecure-api-key.";
 
 /// Who sent a request.
 #[derive(Clone, Debug)]

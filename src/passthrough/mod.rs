@@ -223,6 +223,7 @@ impl ForwardRequest<'_> {
             // Passthrough has no fallbacks, so only the first candidate counts.
             let first = choice.first_by_seed(client_seed(client, headers));
             let target = first.ok_or_else(|| no_such_model(named))?;
+            outgoing::check_credentials(self.parts, &target.provider)?;
             return Ok(ForwardTarget {
                 provider: target.provider,
                 model: Some(target.model),
@@ -235,6 +236,7 @@ impl ForwardRequest<'_> {
         if !allows_provider(registry, client, &provider.name) {
             return Err(Failure::PathNotAllowed);
         }
+        outgoing::check_credentials(self.parts, provider)?;
         Ok(ForwardTarget {
             provider: Arc::clone(provider),
             model: None,

@@ -75,7 +75,9 @@ pub fn list_credentials<'a>(
     let names = names.chain([AUTHORIZATION.as_str()]);
     let names = names.chain(CREDENTIALS.iter().copied());
     let passed = names.filter(|name| !provider.headers.contains_key(*name));
-    let values = passed.filter_map(|name| Some(headers.get(name)?.as_bytes()));
+    let values = passed
+        .flat_map(|name| headers.get_all(name))
+        .map(HeaderValue::as_bytes);
     values.map(|value| parse_bearer(value).unwrap_or(value))
 }
 

@@ -51,6 +51,26 @@ impl ModelCandidates {
         }
     }
 
+    /// Removes the candidates that a check refuses.
+    ///
+    /// # Errors
+    /// It refuses all; the last refusal.
+    pub fn retain_checked<E>(&mut self, check: impl Fn(&Target) -> Result<(), E>) -> Result<(), E> {
+        let mut last = Ok(());
+        for group in &mut self.groups {
+            group.retain(|(target, _)| {
+                let checked = check(target);
+                let is_ok = checked.is_ok();
+                if !is_ok {
+                    last = checked;
+                }
+                is_ok
+            });
+        }
+        self.groups.retain(|group| !group.is_empty());
+        if self.groups.is_empty() { last } else { Ok(()) }
+    }
+
     /// All candidates in the order in which a request tries them: each deployment comes first for a
     /// share of the seeds that is its weight; fallbacks follow in the order of the settings.
     pub fn order_by_seed(self, seed: u64) -> Vec<Target> {

@@ -19,6 +19,7 @@ pub(super) fn provider(base_url: &str, models: &[&str]) -> ProviderConfig {
         query: None,
         profile: profile::find_profile("openai").unwrap(),
         models: models.iter().map(|&model| model.to_owned()).collect(),
+        is_known: false,
         proxy: ProxySetting::Environment,
         connect_timeout: Duration::from_secs(1),
         first_byte_timeout: Duration::from_secs(1),

@@ -30,7 +30,7 @@ use super::{
     answer::{answer_compaction, answer_while_waiting, relay_answer},
     client_request::{ParsedRequest, parse_request},
     dispatch::{fallbacks::Fallbacks, send_with_fallbacks},
-    outgoing::chosen_provider,
+    outgoing::{check_credentials, chosen_provider},
     request_options::RequestOptions,
     summary::{begin_summary_wait, wait_for_summary},
 };
@@ -153,6 +153,7 @@ fn choose_candidates(
     if !is_certain || !retain_allowed(&mut candidates, &app.registry, client, model) {
         return Err(no_such_model(model));
     }
+    candidates.retain_checked(|target| check_credentials(parts, &target.provider))?;
     candidates.retain_speakers(parsed.format)?;
     Ok(candidates)
 }

@@ -2,14 +2,21 @@
 
 use std::borrow::Cow;
 
-use http::{HeaderMap, HeaderName, Method, Response, request::Parts};
+use http::{
+    HeaderMap, HeaderName, Method, Response, header::SEC_WEBSOCKET_PROTOCOL, request::Parts,
+};
+use memchr::memmem;
 
 use super::App;
 use crate::{
     config::{Auth, profile::read_window_betas},
     conversation::{Format, edit::Rope},
+    error::Failure,
     format::beta_header::{BETA_HEADER, Beta, add_beta},
-    http::{admission, body},
+    http::{
+        admission::{self, KEY_PROTOCOL},
+        body,
+    },
     provider::{
         OutgoingRequest, Payload, Provider, Target, UpstreamError, headers,
         learnt_windows::LessonScope,
@@ -78,13 +85,46 @@ fn find_credential(app: &App, parts: &Parts, provider: &Provider) -> Option<Vec<
     if !passes_credentials(app, parts, provider) {
         return None;
     }
+    let mut all = list_credentials(parts, provider);
+    all.find(|credential| !app.clients.is_key(credential))
+}
+
+/// Refuses a request for a provider that the proxy chose by itself, where it has no credential, or one that is for
+/// another provider.
+pub fn check_credentials(parts: &Parts, provider: &Provider) -> Result<(), Failure> {
+    if !provider.config.is_known {
+        return Ok(());
+    }
+    let protocols = parts.headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter();
+    let protocols = protocols.map(|value| value.as_bytes().to_ascii_lowercase());
+    let protocols = protocols.filter(|it| memmem::find(it, KEY_PROTOCOL.as_bytes()).is_some());
+    let all: Vec<_> = list_credentials(parts, provider).chain(protocols).collect();
+    let name = provider.name.to_string();
+    // White space behind the name of a scheme goes with the end of the line.
+    let is_none = |it: &Vec<u8>| it.is_empty() || it.eq_ignore_ascii_case(b"bearer");
+    if all.iter().all(is_none) {
+        return Err(Failure::CredentialMissing { provider: name });
+    }
+    match all
+        .iter()
+        .all(|credential| provider.config.may_get(credential))
+    {
+        true => Ok(()),
+        false => Err(Failure::CredentialElsewhere { provider: name }),
+    }
+}
+
+/// Whatever in a request may be a credential for a provider, in headers and query.
+fn list_credentials<'a>(
+    parts: &'a Parts,
+    provider: &'a Provider,
+) -> impl Iterator<Item = Vec<u8>> + 'a {
     let in_headers = headers::list_credentials(&parts.headers, &provider.config);
     let in_headers = in_headers.map(|value| value.trim_ascii().to_vec());
     let pairs = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes());
     let in_query = pairs.filter(|(name, _)| KEYS.iter().any(|it| name.eq_ignore_ascii_case(it)));
     let in_query = in_query.map(|(_, value)| value.into_owned().into_bytes());
-    let mut all = in_headers.chain(in_query);
-    all.find(|credential| !app.clients.is_key(credential))
+    in_headers.chain(in_query)
 }
 
 /// The provider that a request names in a header.

@@ -31,6 +31,7 @@ mod index;
 mod inspect;
 mod keys;
 mod kill;
+mod known_providers;
 mod known_usage;
 mod limits_by_account;
 mod media;

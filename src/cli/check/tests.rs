@@ -106,6 +106,8 @@ fn check_without_settings_shows_every_default() {
         &shown,
         &[
             "clients anyone on this machine, without a key",
+            "providers.anthropic with the client's own key, for claude-* server.known_providers",
+            "providers.anthropic through http://***@proxy.example:3128 (HTTPS_PROXY)",
             "traces.endpoint none: no traces are made default",
             "server.secret_env data_dir/secret, made on the first start default",
             "store.url file default",

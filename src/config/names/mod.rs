@@ -190,7 +190,7 @@ impl ModelNames {
     /// There are several, and none is the default.
     pub fn find_default_provider(&self) -> Result<&str, ModelNameError> {
         let remote = self.providers.iter();
-        let mut remote = remote.filter(|(_, provider)| provider.base_url.is_some());
+        let mut remote = remote.filter(|(_, it)| it.base_url.is_some() && !it.is_known);
         match (&self.default_provider, remote.next(), remote.next()) {
             (Some(name), ..) => self.find_provider(name),
             (None, Some((only, _)), None) => Ok(only),
@@ -215,6 +215,13 @@ impl ModelNames {
             }
             None => self.find_serving_provider(name)?,
         };
+        if self
+            .providers
+            .get(provider)
+            .is_some_and(|it| !it.may_serve(model))
+        {
+            return Err(self.unknown_model(name));
+        }
         Ok(ServedModel {
             provider: provider.to_owned(),
             model: model.to_owned(),
@@ -340,6 +347,12 @@ impl ModelNames {
     }
 
     pub(crate) fn unknown_model(&self, model: &str) -> ModelNameError {
+        if self.providers.values().any(|provider| provider.is_known) {
+            return ModelNameError::Model {
+                model: model.to_owned(),
+                remedy: write_first_settings(model),
+            };
+        }
         let remedy = "Name it `provider/model`, or set default_provider. Configured providers are";
         ModelNameError::Model {
             model: model.to_owned(),
@@ -356,6 +369,16 @@ impl ModelNames {
         let names: Vec<_> = self.providers.keys().map(String::as_str).collect();
         format!("{words}: {}.", names.join(", "))
     }
+}
+
+/// The settings that serve a model, for a proxy without any.
+fn write_first_settings(model: &str) -> String {
+    let name = if model.is_empty() { "NAME" } else { model };
+    format!(
+        "Without settings, this proxy passes on the names of Anthropic's and OpenAI's models only. To serve another, write \
+         these lines into a file, with the address of its provider, and start with `plimsoll --config FILE`:\n\
+         [providers.mine]\nbase_url = \"https://HOST/v1\"\nauth = \"client\"\nmodels = [{name:?}]"
+    )
 }
 
 #[cfg(test)]

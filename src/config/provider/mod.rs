@@ -3,6 +3,7 @@
 //! SECURITY: no message shows a base URL that may contain a key.
 
 mod credentials;
+mod known;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub use credentials::{Auth, PROXY_HEADER_PREFIX, PROXY_KEY};
 use credentials::{read_auth, read_headers, read_key_header, read_query};
+use known::make_known_providers;
 
 use super::{
     format::{Api, FORMATS, Format},
@@ -38,6 +40,8 @@ settings! {
         pub models: Vec<String> = s.read_patterns("models", &[], "a model's name");
         pub auth: Auth = read_auth(s);
         pub profile: &'static Profile = read_profile(s, base_url.as_deref());
+        /// Whether the proxy chose it by itself, since its settings have no provider: see `known.rs`.
+        pub is_known: bool = false;
         /// The wire formats that it speaks.
         pub formats: Vec<Format> = read_formats(s, profile, base_url.as_deref());
         pub cache_markers: CacheMarkers = s.read_plain("cache_markers", CacheMarkers::Off);
@@ -89,8 +93,12 @@ pub enum CacheMarkers {
     Auto,
 }
 
-/// The configured providers and the built-in one.
-pub(super) fn read_providers(root: &mut Section) -> BTreeMap<String, ProviderConfig> {
+/// The configured providers and the built-in one; where none is configured and `takes_known`, also those that everyone
+/// knows.
+pub(super) fn read_providers(
+    root: &mut Section,
+    takes_known: bool,
+) -> BTreeMap<String, ProviderConfig> {
     let mut simulated_listed = None;
     let mut providers = root.read_entries("providers", |s, name| {
         if cfg!(feature = "simulated") && name == SIMULATED {
@@ -103,8 +111,12 @@ pub(super) fn read_providers(root: &mut Section) -> BTreeMap<String, ProviderCon
         check_name(s, name);
         Some(provider)
     });
+    let is_configured = !providers.is_empty();
+    if takes_known && !is_configured {
+        providers = make_known_providers();
+    }
     if cfg!(feature = "simulated") {
-        let listed = simulated_listed.unwrap_or(providers.is_empty());
+        let listed = simulated_listed.unwrap_or(!is_configured);
         providers.insert(SIMULATED.to_owned(), make_simulated(listed));
     }
     providers

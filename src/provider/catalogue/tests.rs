@@ -5,7 +5,10 @@ use super::{
     HOSTS, PROVIDER_ALIASES, find_provider_name, look_up_window_by_name,
     table::{BUILT_IN, WindowTable, built_in_date, built_in_table, parse_table},
 };
-use crate::provider::{Window, WindowSource};
+use crate::{
+    config::{Environment, Flags, load_config},
+    provider::{Window, WindowSource},
+};
 
 /// Provider and model of each line of the table.
 fn rows() -> Vec<(&'static str, &'static str)> {
@@ -30,6 +33,21 @@ fn lookup(provider: &str, model: &str) -> Option<Window> {
 
 fn context(provider: &str, model: &str) -> Option<u32> {
     lookup(provider, model).map(|entry| entry.tokens)
+}
+
+/// The proxy passes on every name of these two providers, though its settings have none.
+#[test]
+fn known_providers_serve_all_their_models_of_the_catalogue() {
+    let loaded = load_config(&Flags::default(), &Environment::default()).unwrap();
+    let mut count = 0;
+    for (provider, name) in rows() {
+        let known = loaded.config.providers.get(provider);
+        if let Some(known) = known.filter(|known| known.is_known) {
+            assert!(known.may_serve(name), "{provider} {name}");
+            count += 1;
+        }
+    }
+    assert!(count > 100, "{count}");
 }
 
 #[test]

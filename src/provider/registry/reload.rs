@@ -38,7 +38,7 @@ impl Registry {
             }
             // Nothing has to be known of models that are built in.
             _ => (config.providers.values())
-                .any(|provider| provider.base_url.is_some())
+                .any(|provider| provider.base_url.is_some() && !provider.is_known)
                 .then(|| FetchedCatalogue::open(&config.catalogue, &config.server))
                 .flatten(),
         };

@@ -236,6 +236,7 @@ fn provider(base_url: Option<String>) -> ProviderConfig {
         query: None,
         profile: profile::find_profile("openai").unwrap(),
         models: Vec::new(),
+        is_known: false,
         proxy: ProxySetting::Environment,
         connect_timeout: Duration::from_secs(5),
         first_byte_timeout: Duration::from_secs(60),

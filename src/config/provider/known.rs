@@ -1,0 +1,153 @@
+//! The providers of a proxy whose settings have none: the names of Anthropic's and OpenAI's models go to them, with the
+//! client's own credentials, so that a client needs another base URL and nothing more.
+//!
+//! SECURITY: this sends a credential to an address that no setting names. So each takes the names of its own models only,
+//! and credentials of its own kind only.
+
+use std::collections::BTreeMap;
+
+use super::{ProviderConfig, credentials::Auth, make_simulated};
+use crate::config::{names::matches_pattern, profile};
+
+/// A provider with its address, its name for people, and the names of its models.
+struct KnownProvider {
+    name: &'static str,
+    base_url: &'static str,
+    models: &'static [&'static str],
+}
+
+/// The patterns have every name of the catalogue, which a test of `provider` compares. None is a whole name: these would
+/// be in the list of models.
+const KNOWN: [KnownProvider; 2] = [
+    KnownProvider {
+        name: "anthropic",
+        base_url: "https://api.anthropic.com/v1",
+        models: &["claude-*"],
+    },
+    KnownProvider {
+        name: "openai",
+        base_url: "https://api.openai.com/v1",
+        models: &[
+            "gpt-*",
+            "chatgpt-*",
+            "chat-latest*",
+            "o1*",
+            "o3*",
+            "o4*",
+            "codex-*",
+            "computer-use-*",
+            "daybreak-*",
+            "text-embedding-*",
+            "text-moderation-*",
+            "omni-moderation-*",
+            "dall-e-*",
+            "whisper-*",
+            "tts-*",
+            "sora-*",
+            "babbage-*",
+            "davinci-*",
+            "ft:gpt-*",
+        ],
+    },
+];
+
+/// OpenAI publishes these, and does not serve them.
+const OPEN_WEIGHTS: &str = "gpt-oss";
+
+impl ProviderConfig {
+    /// Whether it may be asked for a model of this name: one of the proxy's own choice for its own models only.
+    pub fn may_serve(&self, model: &str) -> bool {
+        let is_own = |pattern: &String| matches_pattern(pattern, model);
+        !self.is_known || !model.starts_with(OPEN_WEIGHTS) && self.models.iter().any(is_own)
+    }
+
+    /// Whether it may get this credential of a client: one of the proxy's own choice gets none that is seen to be for the
+    /// other one.
+    pub fn may_get(&self, credential: &[u8]) -> bool {
+        let is_anthropic = self.profile.name == "anthropic";
+        let text = String::from_utf8_lossy(credential);
+        // It may stand behind the name of a scheme or of a protocol.
+        let mut words = text.split([' ', '\t', ',', '.']);
+        let fits =
+            |word: &str| !word.starts_with("sk-") || word.starts_with("sk-ant-") == is_anthropic;
+        !self.is_known || words.all(fits)
+    }
+}
+
+/// The two providers, by name.
+pub(super) fn make_known_providers() -> BTreeMap<String, ProviderConfig> {
+    let make = |known: KnownProvider| ProviderConfig {
+        base_url: Some(known.base_url.to_owned()),
+        models: known.models.iter().map(|&name| name.to_owned()).collect(),
+        auth: Auth::Client,
+        profile: profile::find_profile(known.name).unwrap_or(&profile::PROFILES[0]),
+        is_known: true,
+        breaker_failures: 5,
+        ..make_simulated(true)
+    };
+    KNOWN
+        .into_iter()
+        .map(|known| (known.name.to_owned(), make(known)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::make_known_providers;
+
+    #[test]
+    fn each_serves_its_own_models_only() {
+        let known = make_known_providers();
+        let (anthropic, openai) = (&known["anthropic"], &known["openai"]);
+        for name in ["claude-opus-5-5", "claude-next"] {
+            assert!(
+                anthropic.may_serve(name) && !openai.may_serve(name),
+                "{name}"
+            );
+        }
+        for name in [
+            "gpt-4o",
+            "o3",
+            "o4-mini",
+            "chatgpt-4o-latest",
+            "text-embedding-3-small",
+            "ft:gpt-4o-mini:me::1",
+        ] {
+            assert!(
+                openai.may_serve(name) && !anthropic.may_serve(name),
+                "{name}"
+            );
+        }
+        for name in [
+            "gpt-oss-120b",
+            "gpt-oss:20b",
+            "llama3",
+            "deepseek-chat",
+            "",
+            "gemini-3-pro",
+        ] {
+            assert!(
+                !openai.may_serve(name) && !anthropic.may_serve(name),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_credential_goes_to_its_own_provider_only() {
+        let known = make_known_providers();
+        let check = |credential: &str, anthropic: bool, openai: bool| {
+            let found =
+                ["anthropic", "openai"].map(|name| known[name].may_get(credential.as_bytes()));
+            assert_eq!(found, [anthropic, openai], "{credential}");
+        };
+        check("sk-ant-api03-x", true, false);
+        check("Bearer sk-ant-oat01-x", true, false);
+        check("openai-insecure-api-key.sk-ant-x", true, false);
+        check("sk-proj-x", false, true);
+        check("sk-or-v1-x", false, true);
+        check("realtime, openai-insecure-api-key.sk-x", false, true);
+        check("eyJhbGciOi.x.y", true, true);
+        check("", true, true);
+    }
+}
