@@ -59,7 +59,7 @@ pub async fn answer_api(
     path: &str,
     record: &mut RequestRecord,
 ) -> Result<Response<Body>, Failure> {
-    let requester = Requester::from_headers(app, &parts.headers)?;
+    let requester = Requester::from_parts(app, parts)?;
     let (path, id) = find_path(&parts.method, path)?;
     let is_patch = parts.method == Method::PATCH;
     if !is_patch && path != "fit" {

@@ -3,9 +3,12 @@
 use std::borrow::Cow;
 
 use http::Method;
+use percent_encoding::percent_decode_str;
 
 use crate::{
-    admin::dashboard, conversation::Format, error::Failure, http::admission::Client,
+    admin::dashboard,
+    conversation::{FORMATS, Format},
+    error::Failure, http::admission::Client,
     telemetry::Operation,
 };
 
@@ -132,7 +135,10 @@ pub fn find_route<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, Failu
     if let Some(meant) = find_meant_path(path) {
         return Err(Failure::PathMeant(meant));
     }
-    let (provider, path) = split_provider(path).ok_or(Failure::PathNotFound)?;
+    let (provider, path) = split_provider(path).ok_or(match path.starts_with("/api/") {
+        true => Failure::OllamaPath,
+        false => Failure::PathNotFound,
+    })?;
     let Some(format) = Format::from_path(path).filter(|_| !reads) else {
         return Ok(Route::Client(ClientRoute::Forward { provider, path }));
     };
@@ -159,20 +165,68 @@ fn split_provider(path: &str) -> Option<(Option<&str>, &str)> {
     (is_valid && provider != "plimsoll").then_some((Some(provider), rest))
 }
 
-/// The path of a conversation that was meant by a path without `/v1`, with `/v1` twice, or with a slash at its end. If such a
-/// path were forwarded as it is, the conversation would not be guarded.
+/// What may stand before the path of a conversation by mistake: parts of base URLs, and paths that clients added twice.
+const STRAY: [&str; 10] = [
+    "v1", "v1beta", "beta", "api", "openai", "anthropic", "chat", "completions", "messages", "responses",
+];
+/// Parts that a model's name follows.
+const BEFORE_MODEL: [&str; 3] = ["engines", "deployments", "models"];
+/// First parts of paths behind `/v1`, of which nothing else of the proxy begins with.
+const UNDER_V1: [&str; 12] = [
+    "audio", "batches", "chat", "completions", "embeddings", "files", "images", "messages", "models", "moderations",
+    "rerank", "responses",
+];
+
+/// The path that was meant by one without `/v1`, with `/v1` twice, or by one that means a conversation and is not spelt as
+/// ours. If that were forwarded as it is, the conversation would not be guarded.
+///
+/// SECURITY: servers decode escapes, and some ignore case, empty parts, and what follows `;`. So it is compared without.
 fn find_meant_path(path: &str) -> Option<String> {
     let (provider, rest) = match split_provider(path) {
         Some((Some(provider), rest)) => (format!("/{provider}"), rest),
         Some((None, rest)) => (String::new(), rest),
         None => (String::new(), path),
     };
-    let parts = rest.split('/').filter(|part| !part.is_empty());
-    let parts: Vec<&str> = parts.skip_while(|part| *part == "v1").collect();
-    let rest = format!("/{}", parts.join("/"));
-    Format::from_path(&rest)?;
-    let meant = format!("{provider}/v1{rest}");
+    let decoded = percent_decode_str(rest).decode_utf8_lossy().replace("%25", "%");
+    let decoded = percent_decode_str(&decoded).decode_utf8_lossy().to_ascii_lowercase();
+    let parts = decoded.split(['/', '\\']).map(|part| part.split(';').next().unwrap_or_default());
+    let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
+    let meant = match find_meant_format(&parts) {
+        Some(format) => format!("{provider}/v1{}", format.path()),
+        // Other paths keep their spelling.
+        None => {
+            let lost = split_provider(path).is_none() && parts.first().is_some_and(|first| UNDER_V1.contains(first));
+            let doubled = rest.strip_prefix("/v1/").filter(|_| split_provider(path).is_some());
+            match doubled.or_else(|| lost.then(|| rest.trim_start_matches('/'))) {
+                Some(rest) => format!("{provider}/v1/{}", rest.trim_start_matches("v1/")),
+                None => return None,
+            }
+        }
+    };
     (meant != path).then_some(meant)
+}
+
+/// The format whose conversation the parts of a path mean. `messages` also ends paths of stored things (`threads/ID/messages`),
+/// so what stands before it has to be known.
+fn find_meant_format(parts: &[&str]) -> Option<Format> {
+    let last = parts.last()?;
+    // Claude at Vertex.
+    if last.ends_with(":rawpredict") || last.ends_with(":streamrawpredict") {
+        return Some(Format::Messages);
+    }
+    FORMATS.into_iter().find(|format| {
+        let path: Vec<&str> = format.path().split('/').skip(1).collect();
+        let before = parts.strip_suffix(&path[..]);
+        before.is_some_and(|before| path.len() > 1 || is_stray(before))
+    })
+}
+
+fn is_stray(parts: &[&str]) -> bool {
+    match parts {
+        [] => true,
+        [name, _, rest @ ..] if BEFORE_MODEL.contains(name) => is_stray(rest),
+        [name, rest @ ..] => STRAY.contains(name) && is_stray(rest),
+    }
 }
 
 /// Finds `.` and `..` in every spelling that some server reads so: with `%2e`, after `%2f` or `\`, encoded twice, and before
@@ -268,11 +322,46 @@ mod tests {
             ("/chat/completions", "/v1/chat/completions"),
             ("/messages", "/v1/messages"),
             ("/responses/", "/v1/responses"),
+            ("/v1/chat/completions/chat/completions", "/v1/chat/completions"),
+            ("/v1/messages/v1/messages", "/v1/messages"),
+            ("/v1/chat/completions/responses", "/v1/responses"),
+            ("/v1/engines/gpt-4/chat/completions", "/v1/chat/completions"),
+            ("/v1/openai/deployments/m/chat/completions", "/v1/chat/completions"),
+            ("/v1/openai/deployments/m/responses", "/v1/responses"),
+            ("/openai/deployments/m/chat/completions", "/v1/chat/completions"),
+            ("/v1/projects/p/models/m:rawPredict", "/v1/messages"),
+            ("/p/v1/openai/chat/completions", "/p/v1/chat/completions"),
+            ("/v1/Chat/Completions", "/v1/chat/completions"),
+            ("/v1/%6dessages", "/v1/messages"),
+            ("/v1/chat%2fcompletions", "/v1/chat/completions"),
+            ("/v1/%2563hat/completions", "/v1/chat/completions"),
+            ("/v1/chat/completions;a=b", "/v1/chat/completions"),
+            ("/api/v0/chat/completions", "/v1/chat/completions"),
+            ("/models", "/v1/models"),
+            ("/models/a/B", "/v1/models/a/B"),
+            ("/embeddings", "/v1/embeddings"),
+            ("/v1/v1/models", "/v1/models"),
+            ("/p/v1/v1/embeddings", "/p/v1/embeddings"),
+            ("/messages/count_tokens", "/v1/messages/count_tokens"),
         ] {
             let expected = Err(Failure::PathMeant(meant.to_owned()));
             check(post.clone(), path, expected);
         }
-        check(post.clone(), "/v1/v1x", forward(None, "/v1x"));
+        for path in [
+            "/v1x",
+            "/threads/t/messages",
+            "/messages/batches",
+            "/chat/completions/id",
+            "/responses/id/cancel",
+            "/openai/deployments/m/embeddings",
+        ] {
+            check(post.clone(), &format!("/v1{path}"), forward(None, path));
+        }
+        let stored = "/chat/completions/id/messages";
+        check(Method::GET, &format!("/v1{stored}"), forward(None, stored));
+        for path in ["/api/chat", "/api/generate", "/api/tags", "/api/show"] {
+            check(post.clone(), path, Err(Failure::OllamaPath));
+        }
         check(Method::HEAD, "/", Ok(Route::Own(OwnRoute::Root)));
         check(
             Method::GET,

@@ -1,6 +1,6 @@
 //! The sender of a request to the API, and what it may see and do.
 
-use http::{HeaderMap, header::AUTHORIZATION};
+use http::{HeaderMap, header::AUTHORIZATION, request::Parts};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
@@ -32,7 +32,8 @@ pub(in crate::admin) struct Requester {
 impl Requester {
     /// # Errors
     /// If clients need keys and the request has no valid one.
-    pub(in crate::admin) fn from_headers(app: &App, headers: &HeaderMap) -> Result<Self, Failure> {
+    pub(in crate::admin) fn from_parts(app: &App, parts: &Parts) -> Result<Self, Failure> {
+        let headers = &parts.headers;
         if is_admin(app, headers) {
             return Ok(Self {
                 account: None,
@@ -47,7 +48,7 @@ impl Requester {
         // nor is a request that a reverse proxy on this machine forwarded.
         let local = app.config.admin.local
             && named == session::ClientIdentity::Anonymous
-            && is_local_client(&app.clients, headers);
+            && is_local_client(&app.clients, parts);
         Ok(Self {
             account: (!local).then_some(account),
             client_account: Some(account),
@@ -74,7 +75,7 @@ impl Requester {
 
     /// Whether the requester may see figures of all clients, such as `/metrics`.
     pub(in crate::admin) fn can_read_metrics(&self) -> bool {
-        self.client.as_ref().is_none_or(Client::is_unlimited)
+        self.client.as_ref().is_none_or(Client::reads_metrics)
     }
 
     /// Whether the requester may know that a provider exists.

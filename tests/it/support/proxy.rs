@@ -105,6 +105,7 @@ impl ProxyBuilder {
                 .into(),
             max_in_flight: None,
             recovery: true,
+            metrics: false,
         };
         self.config.clients.insert(name.into(), client);
         self
