@@ -56,7 +56,9 @@ pub enum Failure {
     )]
     ForeignOrigin,
     /// A page of another origin asks for a path of the dashboard.
-    #[error("Pages of another origin may not use this path, whatever the settings say: Origin must match the Host header.")]
+    #[error(
+        "Pages of another origin may not use this path, whatever the settings say: Origin must match the Host header."
+    )]
     ForeignPage,
     #[error(
         "You didn't provide an API key. Send a client key of this proxy as `Authorization: Bearer KEY`, \
@@ -268,7 +270,9 @@ impl Failure {
             Self::AdminOnly => (S::FORBIDDEN, "admin_only"),
             Self::ModelNotFound(_) => (S::NOT_FOUND, "model_not_found"),
             Self::ProviderNotFound(_) => (S::NOT_FOUND, "provider_not_found"),
-            Self::PathNotFound | Self::PathMeant(_) | Self::OllamaPath => (S::NOT_FOUND, "path_not_found"),
+            Self::PathNotFound | Self::PathMeant(_) | Self::OllamaPath => {
+                (S::NOT_FOUND, "path_not_found")
+            }
             Self::SessionNotFound => (S::NOT_FOUND, "session_not_found"),
             Self::WrongMethod { .. } => (S::METHOD_NOT_ALLOWED, "method_not_allowed"),
             Self::BodySlow { .. } => (S::REQUEST_TIMEOUT, "body_timeout"),

@@ -57,15 +57,25 @@ mod tests {
     #[test]
     fn a_key_is_printed_with_its_section() {
         let mut out = Vec::new();
-        let args = KeyArgs { name: "team-2".into() };
-        let flags = Flags { config: None, listen: None };
+        let args = KeyArgs {
+            name: "team-2".into(),
+        };
+        let flags = Flags {
+            config: None,
+            listen: None,
+        };
         run(&args, &flags, &Environment::default(), &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         let (said, section) = text.split_once("\n\n").unwrap();
-        let key = said.strip_prefix("the key of team-2, shown this once:   ").unwrap();
+        let key = said
+            .strip_prefix("the key of team-2, shown this once:   ")
+            .unwrap();
         assert_eq!(key.len(), 48);
         let digest = hex::encode(Sha256::digest(key));
-        assert_eq!(section, format!("[clients.team-2]\nkey_sha256 = \"{digest}\"\n"));
+        assert_eq!(
+            section,
+            format!("[clients.team-2]\nkey_sha256 = \"{digest}\"\n")
+        );
     }
 
     #[test]

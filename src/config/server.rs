@@ -96,11 +96,17 @@ fn find_origin_fault(origin: &str, have_keys: bool) -> Option<&'static str> {
         _ if host == "*" || origin == "*" => {
             Some("needs client keys ([clients.NAME]): without them, write each origin whole")
         }
-        _ if matches!((scheme, host.rsplit(':').next()), ("https", Some("443")) | ("http", Some("80"))) => {
+        _ if matches!(
+            (scheme, host.rsplit(':').next()),
+            ("https", Some("443")) | ("http", Some("80"))
+        ) =>
+        {
             Some("has the port that browsers leave out; leave it out")
         }
         _ if is_word(scheme, "+-.") && is_word(host, "-._:[]") => None,
-        _ => Some("must be an origin without a path, such as https://app.example.com or app://obsidian.md"),
+        _ => Some(
+            "must be an origin without a path, such as https://app.example.com or app://obsidian.md",
+        ),
     }
 }
 

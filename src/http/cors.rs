@@ -148,10 +148,22 @@ mod tests {
 
     #[test]
     fn paths_of_the_proxy_are_not_for_pages() {
-        for own in ["/", "/plimsoll", "/plimsoll/api/x", "//plimsoll/x", "/metrics", "/healthz"] {
+        for own in [
+            "/",
+            "/plimsoll",
+            "/plimsoll/api/x",
+            "//plimsoll/x",
+            "/metrics",
+            "/healthz",
+        ] {
             assert!(!is_page_path(own), "{own}");
         }
-        for path in ["/v1/models", "/p/v1/messages", "/models", "/chat/completions"] {
+        for path in [
+            "/v1/models",
+            "/p/v1/messages",
+            "/models",
+            "/chat/completions",
+        ] {
             assert!(is_page_path(path), "{path}");
         }
     }

@@ -93,7 +93,10 @@ pub async fn forward_request(
         ..
     } = forward;
     // The model that its body and its query name.
-    let is_ours = forward.counted_format().or(forward.compacted_format()).is_some();
+    let is_ours = forward
+        .counted_format()
+        .or(forward.compacted_format())
+        .is_some();
     let inspected = inspect_body(app, parts, body, client.is_unlimited(), is_ours).await?;
     if let Some(answer) = forward.answer_compacted_list(&inspected, record).await? {
         return Ok(answer);

@@ -40,7 +40,10 @@ use self::handle::handle_request;
 use crate::{
     config::ServerConfig,
     conversation::Format,
-    http::{answer, body::RequestBody, cors::PageAccess, limit::Hold, origin::is_local_client, tasks::Tasks},
+    http::{
+        answer, body::RequestBody, cors::PageAccess, limit::Hold, origin::is_local_client,
+        tasks::Tasks,
+    },
     proxy::App,
     telemetry::record::RequestRecord,
     wire::Body,

@@ -227,6 +227,7 @@ fn base_config(data: &TempDir) -> Config {
 
 fn provider(base_url: Option<String>) -> ProviderConfig {
     ProviderConfig {
+        forwarded_headers: false,
         base_url,
         auth: Auth::Client,
         formats: FORMATS.to_vec(),
