@@ -44,18 +44,21 @@ pub enum Failure {
     Busy,
     /// A `Host` that is not this machine, while no client keys are set.
     #[error(
-        "Without client keys only this machine is served: the Host header must be localhost, 127.0.0.1 or [::1]. Set \
-         client keys to serve others."
+        "Without client keys only this machine is served: the Host header must be localhost, 127.0.0.1 or [::1]. If it \
+         is another name of this machine, such as host.docker.internal for containers, the operator adds it to \
+         server.allowed_hosts; other machines are served with client keys (plimsoll key NAME)."
     )]
     ForeignHost,
-    /// The same of `Origin`.
+    /// The same of `Origin`; also of the preflight of a page that is not allowed, with keys too.
     #[error(
-        "Without client keys only pages of this machine may send requests: the Origin header is not a loopback address. \
-         Set client keys to serve others."
+        "Pages of this origin may not send requests: the operator of the proxy adds the Origin header to \
+         server.allowed_origins."
     )]
     ForeignOrigin,
     /// A page of another origin asks for a path of the dashboard.
-    #[error("Pages of another origin may not use this path: Origin must match the Host header.")]
+    #[error(
+        "Pages of another origin may not use this path, whatever the settings say: Origin must match the Host header."
+    )]
     ForeignPage,
     #[error(
         "You didn't provide an API key. Send a client key of this proxy as `Authorization: Bearer KEY`, \
@@ -94,6 +97,12 @@ pub enum Failure {
          /{{provider}}/v1/*, /healthz, /readyz, /metrics and /plimsoll/api/."
     )]
     PathNotFound,
+    /// A path of Ollama's own API.
+    #[error(
+        "No such path: /api/ is Ollama's own API, which the proxy does not speak. Choose an OpenAI-compatible provider in \
+         the client, with a base URL that ends with /v1; Ollama itself answers there too."
+    )]
+    OllamaPath,
     /// The path of a conversation, nearly.
     #[error(
         "No such path; {0} is meant. A base URL ends with /v1 for clients that add /chat/completions or /responses, and \
@@ -157,6 +166,11 @@ pub enum Failure {
         "This client key may not use this path. The operator of the proxy can add it (clients.NAME.paths)."
     )]
     PathNotAllowed,
+    #[error(
+        "The metrics cover all clients: this path needs the administrator's key, or a client key with \
+         clients.NAME.metrics = true."
+    )]
+    MetricsNotAllowed,
     /// A websocket for a format that is guarded over HTTP.
     #[error(
         "Responses are guarded over HTTP and not over a websocket. Use HTTP, or have the operator of the proxy set \
@@ -270,13 +284,15 @@ impl Failure {
             | Self::CredentialElsewhere { .. } => (S::UNAUTHORIZED, "invalid_api_key"),
             Self::ForeignHost => (S::FORBIDDEN, "foreign_host"),
             Self::ForeignOrigin | Self::ForeignPage => (S::FORBIDDEN, "foreign_origin"),
-            Self::PathNotAllowed => (S::FORBIDDEN, "path_not_allowed"),
+            Self::PathNotAllowed | Self::MetricsNotAllowed => (S::FORBIDDEN, "path_not_allowed"),
             Self::SessionReadOnly => (S::FORBIDDEN, "session_read_only"),
             Self::AdminOnly => (S::FORBIDDEN, "admin_only"),
             Self::LinkOver => (S::FORBIDDEN, "link_over"),
             Self::ModelNotFound(_) => (S::NOT_FOUND, "model_not_found"),
             Self::ProviderNotFound(_) => (S::NOT_FOUND, "provider_not_found"),
-            Self::PathNotFound | Self::PathMeant(_) => (S::NOT_FOUND, "path_not_found"),
+            Self::PathNotFound | Self::PathMeant(_) | Self::OllamaPath => {
+                (S::NOT_FOUND, "path_not_found")
+            }
             Self::SessionNotFound => (S::NOT_FOUND, "session_not_found"),
             Self::WrongMethod { .. } => (S::METHOD_NOT_ALLOWED, "method_not_allowed"),
             Self::BodySlow { .. } => (S::REQUEST_TIMEOUT, "body_timeout"),

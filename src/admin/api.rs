@@ -62,7 +62,7 @@ pub async fn answer_api(
     path: &str,
     record: &mut RequestRecord,
 ) -> Result<Response<Body>, Failure> {
-    let requester = Requester::from_headers(app, &parts.headers)?;
+    let requester = Requester::from_parts(app, parts)?;
     let (path, id) = find_path(&parts.method, path)?;
     let is_patch = parts.method == Method::PATCH;
     if !is_patch && path != "fit" {
@@ -89,7 +89,7 @@ pub async fn answer_api(
         }
         ("fit", _) => fit::answer_fit(app, parts, body, &requester, record).await?,
         ("link", _) => {
-            PageLink::check_conditions(&app.config.admin, &app.clients, &parts.headers)?;
+            PageLink::check_conditions(&app.config.admin, &app.clients, parts)?;
             let tab = app.page_link.exchange_token(&parts.headers)?;
             respond_json(&json!({ "tab": tab }))
         }

@@ -35,11 +35,11 @@ pub fn answer_readiness(app: &App) -> Response<Body> {
 
 /// Metrics for Prometheus.
 ///
-/// SECURITY: they cover all clients. If clients have keys, the request needs one that opens every
-/// model, or the administrator's.
+/// SECURITY: they cover all clients. If clients have keys, the request needs one with `clients.NAME.metrics`, or the
+/// administrator's.
 pub fn answer_metrics(app: &App, parts: &Parts) -> Result<Response<Body>, Failure> {
-    if !Requester::from_headers(app, &parts.headers)?.can_read_metrics() {
-        return Err(Failure::PathNotAllowed);
+    if !Requester::from_parts(app, parts)?.can_read_metrics() {
+        return Err(Failure::MetricsNotAllowed);
     }
     let numbered = list_breakers(app).map(|(name, state)| {
         let number = match state {

@@ -7,6 +7,7 @@ mod check;
 mod demo;
 mod health;
 mod inspect;
+mod key;
 mod models;
 mod serve;
 mod sessions;
@@ -49,6 +50,8 @@ enum Command {
     Demo(demo::DemoArgs),
     /// List the sessions of a running proxy
     Sessions(sessions::SessionsArgs),
+    /// Make a client's key: it is printed this once, with the section that lets it in
+    Key(key::KeyArgs),
     /// Ask a running proxy whether it is ready, for the checks of containers: the exit code is 0 or 1
     Health(health::HealthArgs),
 }
@@ -94,6 +97,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: &Environm
     let result = match arguments.command.unwrap_or(Command::Serve) {
         Command::Serve => serve::run(&flags, environment),
         Command::Check(args) => check::run(args, &flags, environment, out),
+        Command::Key(args) => key::run(&args, &flags, environment, out),
         Command::Health(args) => health::run(&args, &flags, environment, out),
         Command::Models(args) => models::run(&args, &flags, environment, out),
         Command::Inspect(args) => inspect::run(&args, &flags, environment, &mut io::stdin(), out),

@@ -31,6 +31,8 @@ settings! {
         pub max_in_flight: Option<u32> = s.read_optional_number("max_in_flight", 1..=1_000_000,
             "it is the number of requests that may run at one time");
         pub recovery: bool = s.read_plain("recovery", true);
+        /// Whether the key reads `/metrics`, which cover all clients.
+        pub metrics: bool = s.read_plain("metrics", false);
     }
 }
 

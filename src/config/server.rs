@@ -26,6 +26,10 @@ const BODIES_IN_FLIGHT: usize = 4;
 settings! {
     pub struct ServerConfig read from s {
         pub listen: SocketAddr = read_listen(s);
+        /// Origins of pages that may read answers, as browsers send them; also `SCHEME://*` and `*`.
+        pub allowed_origins: Vec<String> = read_origins(s);
+        /// Names in `Host` that are this machine's, beside loopback's. They never allow to listen elsewhere.
+        pub allowed_hosts: Vec<String> = read_hosts(s);
         /// Of one request body after decoding; unset: derived by `fit_body_to_window`.
         pub max_body_bytes: usize = s
             .read_optional_number("max_body_bytes", 1024..=MAX_BODY_BYTES,
@@ -139,6 +143,60 @@ impl DataDir {
              to a folder that can be written"
         )
     }
+}
+
+/// SECURITY: without client keys a page needs nothing but its origin, so each is written whole.
+fn read_origins(s: &mut Section) -> Vec<String> {
+    let origins: Vec<String> = s.read_plain("allowed_origins", Vec::new());
+    let have_keys = !s.list_keys("clients").is_empty();
+    for origin in &origins {
+        if let Some(message) = find_origin_fault(origin, have_keys) {
+            s.refuse_text("allowed_origins", origin, message);
+        }
+    }
+    origins
+}
+
+fn find_origin_fault(origin: &str, have_keys: bool) -> Option<&'static str> {
+    let (scheme, host) = origin.split_once("://").unwrap_or((origin, ""));
+    let is_word = |text: &str, more: &str| {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || more.contains(c);
+        !text.is_empty() && text.chars().all(is_plain)
+    };
+    let is_web = ["http", "https"].contains(&scheme);
+    match origin {
+        "null" => Some("is the origin of any sandboxed page and file, and cannot be allowed"),
+        "*" if have_keys => None,
+        _ if host == "*" && is_web => Some("would allow any site; write each origin"),
+        _ if host == "*" && have_keys && is_word(scheme, "+-.") => None,
+        _ if host == "*" || origin == "*" => {
+            Some("needs client keys ([clients.NAME]): without them, write each origin whole")
+        }
+        _ if matches!(
+            (scheme, host.rsplit(':').next()),
+            ("https", Some("443")) | ("http", Some("80"))
+        ) =>
+        {
+            Some("has the port that browsers leave out; leave it out")
+        }
+        _ if is_word(scheme, "+-.") && is_word(host, "-._:[]") => None,
+        _ => Some(
+            "must be an origin without a path, such as https://app.example.com or app://obsidian.md",
+        ),
+    }
+}
+
+fn read_hosts(s: &mut Section) -> Vec<String> {
+    let hosts: Vec<String> = s.read_plain("allowed_hosts", Vec::new());
+    let is_name = |host: &String| {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+        !host.is_empty() && host.chars().all(is_plain)
+    };
+    if let Some(host) = hosts.iter().find(|host| !is_name(host)) {
+        let message = "must be a name without a port, such as host.docker.internal";
+        s.refuse_text("allowed_hosts", host, message);
+    }
+    hosts
 }
 
 /// SECURITY: without client keys anyone who reaches the port spends the user's money. So the proxy then listens

@@ -1,6 +1,7 @@
 //! All sources together, the shipped file, and warnings. Single invalid settings are golden pairs in
 //! `tests/data/config`.
 
+mod browsers;
 mod warnings;
 
 use std::{collections::BTreeMap, fs, path::Path};

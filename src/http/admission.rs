@@ -68,6 +68,11 @@ impl Client {
         hold.map(Arc::new).ok_or(Failure::TooManyRequests)
     }
 
+    /// Whether the client may read the figures of all clients.
+    pub fn reads_metrics(&self) -> bool {
+        self.config.metrics
+    }
+
     pub fn has_recovery(&self) -> bool {
         self.config.recovery
     }
@@ -100,6 +105,7 @@ impl Clients {
             paths: vec!["*".to_owned()],
             max_in_flight: None,
             recovery: true,
+            metrics: true,
         };
         Self {
             with_keys: with_keys.collect(),

@@ -2,7 +2,8 @@
 //!
 //! SECURITY: without client keys anybody who reaches the port spends the user's money. A web page can reach it:
 //! by a name that resolves to 127.0.0.1 (`Host` shows it), or by a plain cross-site request (`Origin` shows it).
-//! So both headers must name a loopback address, on every path.
+//! So both headers must name a loopback address, on every path, or what `server.allowed_hosts` and
+//! `server.allowed_origins` name.
 
 use std::net::IpAddr;
 
@@ -12,46 +13,44 @@ use http::{
     request::Parts,
 };
 
-use super::admission::Clients;
-use crate::error::Failure;
+use super::{admission::Clients, cors::PageAccess};
+use crate::{config::ServerConfig, error::Failure, provider::headers::tells_of_forwarding};
 
 /// A browser states here how the page that makes the request relates to this host.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Headers in which a reverse proxy names its client, beside `x-forwarded-*`.
-const FORWARDED: [&str; 6] = [
-    "cf-connecting-ip",
-    "forwarded",
-    "true-client-ip",
-    "via",
-    "x-client-ip",
-    "x-real-ip",
-];
-
-/// Whether a request is from this machine: without client keys the proxy listens there only, and no reverse proxy has
-/// forwarded the request.
-pub fn is_local_client(clients: &Clients, headers: &HeaderMap) -> bool {
-    !clients.have_keys() && !is_forwarded(headers)
+/// Whether a request is from this machine: without client keys the proxy listens there only, no reverse proxy has
+/// forwarded the request, and it names this machine by a loopback address (a container does not).
+pub fn is_local_client(clients: &Clients, parts: &Parts) -> bool {
+    !clients.have_keys() && !is_forwarded(&parts.headers) && named_hosts(parts).all(is_loopback)
 }
 
 /// Whether a reverse proxy forwarded the request. A request through a proxy that adds no header looks like one of a
 /// local client.
 fn is_forwarded(headers: &HeaderMap) -> bool {
-    let mut names = headers.keys().map(HeaderName::as_str);
-    names.any(|name| name.starts_with("x-forwarded-") || FORWARDED.contains(&name))
+    headers.keys().any(tells_of_forwarding)
 }
 
 /// Refuses a request that may come from a web page of another machine. Where clients need keys, nothing is refused here.
 ///
 /// # Errors
-/// `Host` or `Origin` is not this machine.
-pub fn check_local_origin(clients: &Clients, parts: &Parts) -> Result<(), Failure> {
+/// `Host` or `Origin` is not this machine, and not allowed.
+pub fn check_local_origin(
+    clients: &Clients,
+    server: &ServerConfig,
+    access: &PageAccess,
+    parts: &Parts,
+) -> Result<(), Failure> {
     if clients.have_keys() {
         return Ok(());
     }
     let mut hosts = named_hosts(parts).peekable();
-    if hosts.peek().is_none() || !hosts.all(is_loopback) {
+    let is_allowed = |host: &str| is_loopback(host) || names_host(&server.allowed_hosts, host);
+    if hosts.peek().is_none() || !hosts.all(is_allowed) {
         return Err(Failure::ForeignHost);
+    }
+    if access.is_allowed() {
+        return Ok(());
     }
     let is_local = |origin: &HeaderValue| {
         let origin = origin.to_str().unwrap_or_default();
@@ -114,8 +113,17 @@ fn is_origin_of(origin: &str, host: &str) -> bool {
     matches("http://", ":80") || matches("https://", ":443")
 }
 
+/// Whether a host with or without a port has one of these names.
+fn names_host(names: &[String], host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.parse::<u16>().is_ok() => name,
+        _ => host,
+    };
+    names.iter().any(|known| known.eq_ignore_ascii_case(name))
+}
+
 /// `localhost`, `127.0.0.0/8` or `[::1]`, with or without a port.
-pub(super) fn is_loopback(host: &str) -> bool {
+fn is_loopback(host: &str) -> bool {
     let parts = match host.strip_prefix('[') {
         Some(rest) => rest.split_once(']'),
         None => Some(host.split_at(host.find(':').unwrap_or(host.len()))),

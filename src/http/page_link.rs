@@ -4,15 +4,12 @@
 //! the tab gets another secret in its place, which is good until the proxy ends. Only digests of both are kept. Neither
 //! stands in a log, a cookie, or the path or query of a request. [`PageLink::check_conditions`] is asked with each use.
 
-use http::{HeaderMap, HeaderName, header::HOST};
+use http::{HeaderMap, HeaderName, request::Parts};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use super::{
-    admission::Clients,
-    origin::{is_local_client, is_loopback},
-};
+use super::{admission::Clients, origin::is_local_client};
 use crate::{config::AdminConfig, error::Failure};
 
 /// Carries the token, once.
@@ -70,11 +67,9 @@ impl PageLink {
     pub fn check_conditions(
         admin: &AdminConfig,
         clients: &Clients,
-        headers: &HeaderMap,
+        parts: &Parts,
     ) -> Result<(), Failure> {
-        let mut hosts = headers.get_all(HOST).iter();
-        let is_here = hosts.all(|host| host.to_str().is_ok_and(is_loopback));
-        match admin.link && is_here && is_local_client(clients, headers) {
+        match admin.link && is_local_client(clients, parts) {
             true => Ok(()),
             false => Err(Failure::LinkOver),
         }

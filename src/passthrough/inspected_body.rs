@@ -31,7 +31,7 @@ pub(super) struct InspectedBody {
 
 /// Reads a JSON body, also where it came compressed, and finds its model.
 ///
-/// `unlimited`: the client may use every model.
+/// `unlimited`: the client may use every model. `is_ours`: the proxy itself reads the body, whatever its type says.
 ///
 /// # Errors
 /// A body that is read breaks off, passes a limit, or is not in its encoding.
@@ -40,8 +40,10 @@ pub(super) async fn inspect_body(
     parts: &Parts,
     body: &mut RequestBody,
     unlimited: bool,
+    is_ours: bool,
 ) -> Result<InspectedBody, Failure> {
-    if body.is_over() || !is_json(parts) {
+    let is_json = is_json(parts);
+    if body.is_over() || !(is_json || is_ours) {
         return Ok(InspectedBody {
             has_body: !body.is_over(),
             ..InspectedBody::default()
@@ -69,7 +71,11 @@ pub(super) async fn inspect_body(
     };
     Ok(InspectedBody {
         has_body: true,
-        named: shallow_parse(&read).named,
+        // SECURITY: a body of another type may name another model to its reader.
+        named: match is_json || unlimited {
+            true => shallow_parse(&read).named,
+            false => NamedModel::default(),
+        },
         read,
         packed,
         was_packed,

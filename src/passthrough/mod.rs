@@ -93,7 +93,11 @@ pub async fn forward_request(
         ..
     } = forward;
     // The model that its body and its query name.
-    let inspected = inspect_body(app, parts, body, client.is_unlimited()).await?;
+    let is_ours = forward
+        .counted_format()
+        .or(forward.compacted_format())
+        .is_some();
+    let inspected = inspect_body(app, parts, body, client.is_unlimited(), is_ours).await?;
     if let Some(answer) = forward.answer_compacted_list(&inspected, record).await? {
         return Ok(answer);
     }
@@ -168,9 +172,8 @@ impl ForwardRequest<'_> {
     ) -> Result<Option<Response<Body>>, Failure> {
         let (app, parts) = (self.app, self.parts);
         let is_asked = app.config.responses.compaction == ClientCompaction::Answer
-            && parts.method == Method::POST
             && RequestOptions::from_headers(&parts.headers, false).mode == GuardMode::Guard;
-        let Some(format) = Format::from_compact_path(self.path).filter(|_| is_asked) else {
+        let Some(format) = self.compacted_format().filter(|_| is_asked) else {
             return Ok(None);
         };
         let conversation = format.index_body(inspected.read.clone()).ok();
@@ -196,6 +199,11 @@ impl ForwardRequest<'_> {
     /// The format of a request that asks to count tokens.
     fn counted_format(&self) -> Option<Format> {
         Format::from_count_path(self.path).filter(|_| self.parts.method == Method::POST)
+    }
+
+    /// The format of a request for a compacted list.
+    fn compacted_format(&self) -> Option<Format> {
+        Format::from_compact_path(self.path).filter(|_| self.parts.method == Method::POST)
     }
 
     /// The connection of a client that asks for a websocket.

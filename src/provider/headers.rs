@@ -2,7 +2,8 @@
 //!
 //! End-to-end headers pass unchanged, in their order, repeated ones too: providers derive cache
 //! affinity from the session headers of clients. Hop-by-hop headers (RFC 9110, 7.6.1), cookies and the
-//! proxy's `x-plimsoll-*` are never forwarded.
+//! proxy's `x-plimsoll-*` are never forwarded; those that tell of the client's address (`x-forwarded-*`, `via`) only with
+//! `providers.NAME.forwarded_headers`.
 //! SECURITY: a credential goes to a provider only where its configuration says so, and never two
 //! of them: with a configured key, no header with a credential of the client is forwarded.
 
@@ -28,6 +29,31 @@ const CREDENTIALS: &[&str] = &[
     "x-goog-api-key",
 ];
 
+/// Headers in which proxies before this one tell of their clients, beside `x-forwarded-*`.
+const FORWARDING: [&str; 16] = [
+    "cdn-loop",
+    "cf-connecting-ip",
+    "cf-connecting-ipv6",
+    "cf-ipcountry",
+    "cf-ray",
+    "cf-visitor",
+    "cf-worker",
+    "fastly-client-ip",
+    "forwarded",
+    "true-client-ip",
+    "via",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-envoy-external-address",
+    "x-original-forwarded-for",
+    "x-real-ip",
+];
+
+/// Whether a header tells that, or for whom, a proxy forwarded the request.
+pub fn tells_of_forwarding(name: &HeaderName) -> bool {
+    name.as_str().starts_with("x-forwarded-") || FORWARDING.contains(&name.as_str())
+}
+
 /// The headers for a provider.
 ///
 /// `passes`: the provider takes the client's credentials, and they are none of this proxy.
@@ -43,6 +69,7 @@ pub fn filter_for_provider(
             || CREDENTIALS.contains(&name.as_str())
             || provider.key_header.as_ref() == Some(name);
         (credential && !passes)
+            || (!provider.forwarded_headers && tells_of_forwarding(name))
             || (identity && *name == ACCEPT_ENCODING)
             || provider.headers.contains_key(name)
             || [HOST, CONTENT_LENGTH, COOKIE, EXPECT].contains(name)
@@ -101,7 +128,10 @@ pub fn place_key(headers: &mut HeaderMap, provider: &ProviderConfig, format: For
 pub fn filter_for_client(headers: &HeaderMap) -> HeaderMap {
     let coded = headers.contains_key(TRANSFER_ENCODING);
     end_to_end(headers, 16, |name| {
-        *name == SET_COOKIE || (coded && *name == CONTENT_LENGTH)
+        *name == SET_COOKIE
+            || (coded && *name == CONTENT_LENGTH)
+            // Which pages may read an answer is said by this proxy alone.
+            || name.as_str().starts_with("access-control-")
     })
 }
 

@@ -10,6 +10,7 @@ use crate::{
 
 pub(super) fn provider(base_url: &str, models: &[&str]) -> ProviderConfig {
     ProviderConfig {
+        forwarded_headers: false,
         base_url: (!base_url.is_empty()).then(|| base_url.to_owned()),
         auth: Auth::None,
         formats: crate::conversation::FORMATS.to_vec(),

@@ -66,6 +66,11 @@ pub fn collect_warnings(config: &Config, registry: &Registry) -> Vec<Problem> {
             let message = "is empty, so this client may use no model; write [\"*\"] for all";
             found.push(Problem::for_key(&["clients", name, "models"], message));
         }
+        if client.paths.is_empty() && !client.metrics {
+            let message =
+                "is empty, so this key opens nothing; with metrics = true it reads /metrics";
+            found.push(Problem::for_key(&["clients", name, "paths"], message));
+        }
     }
     found
 }

@@ -12,6 +12,7 @@ use crate::{
     error::Failure,
     http::{
         body::RequestBody,
+        cors::PageAccess,
         origin::{check_admin_origin, check_local_origin},
     },
     passthrough::{
@@ -36,10 +37,15 @@ pub(super) async fn handle_request(
     app: &Arc<App>,
     parts: Parts,
     body: &mut RequestBody,
+    access: &PageAccess,
     record: &mut RequestRecord,
 ) -> Result<Response<Body>, Failure> {
-    check_local_origin(&app.clients, &parts)?;
+    check_local_origin(&app.clients, &app.config.server, access, &parts)?;
     check_admin_origin(&parts)?;
+    if let Some(answer) = access.answer_preflight(&parts)? {
+        record.set_quiet();
+        return Ok(answer);
+    }
     let uri = parts.uri.clone();
     match find_route(&parts.method, uri.path())? {
         Route::Own(route) => answer_own(app, &parts, body, route, record).await,

@@ -40,7 +40,10 @@ use self::handle::handle_request;
 use crate::{
     config::ServerConfig,
     conversation::Format,
-    http::{answer, body::RequestBody, limit::Hold, origin::is_local_client, tasks::Tasks},
+    http::{
+        answer, body::RequestBody, cors::PageAccess, limit::Hold, origin::is_local_client,
+        tasks::Tasks,
+    },
     proxy::App,
     telemetry::record::RequestRecord,
     wire::Body,
@@ -228,10 +231,12 @@ async fn answer_request(
     record.in_flight = Some(app.metrics.begin_request());
     let (parts, body) = request.into_parts();
     let version = parts.version;
-    let is_local = is_local_client(&app.clients, &parts.headers);
+    let is_local = is_local_client(&app.clients, &parts);
+    let access = PageAccess::from_request(&app.config.server, &parts);
     let mut body = RequestBody::new(&parts.headers, body);
     let mut must_close = false;
-    let answer = match handle_request(&app, parts, &mut body, &mut record).await {
+    let handled = handle_request(&app, parts, &mut body, &access, &mut record).await;
+    let mut answer = match handled {
         Ok(answer) => answer,
         Err(failure) => {
             let failure = match is_local {
@@ -245,6 +250,7 @@ async fn answer_request(
             answer::failure_response(errors, asks, &failure)
         }
     };
+    access.open_answer(answer.headers_mut());
     let mut answer = record.attach_to_response(answer);
     // Balancers keep idle connections. At the end of the delay, the next request could meet the close of one.
     must_close |= app.stopping.is_cancelled() && answer.status() != StatusCode::SWITCHING_PROTOCOLS;

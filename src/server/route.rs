@@ -3,9 +3,13 @@
 use std::borrow::Cow;
 
 use http::Method;
+use percent_encoding::percent_decode_str;
 
 use crate::{
-    admin::dashboard, conversation::Format, error::Failure, http::admission::Client,
+    admin::dashboard,
+    conversation::{FORMATS, Format},
+    error::Failure,
+    http::admission::Client,
     telemetry::Operation,
 };
 
@@ -132,7 +136,10 @@ pub fn find_route<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, Failu
     if let Some(meant) = find_meant_path(path) {
         return Err(Failure::PathMeant(meant));
     }
-    let (provider, path) = split_provider(path).ok_or(Failure::PathNotFound)?;
+    let (provider, path) = split_provider(path).ok_or(match path.starts_with("/api/") {
+        true => Failure::OllamaPath,
+        false => Failure::PathNotFound,
+    })?;
     let Some(format) = Format::from_path(path).filter(|_| !reads) else {
         return Ok(Route::Client(ClientRoute::Forward { provider, path }));
     };
@@ -159,20 +166,92 @@ fn split_provider(path: &str) -> Option<(Option<&str>, &str)> {
     (is_valid && provider != "plimsoll").then_some((Some(provider), rest))
 }
 
-/// The path of a conversation that was meant by a path without `/v1`, with `/v1` twice, or with a slash at its end. If such a
-/// path were forwarded as it is, the conversation would not be guarded.
+/// What may stand before the path of a conversation by mistake: parts of base URLs, and paths that clients added twice.
+const STRAY: [&str; 10] = [
+    "v1",
+    "v1beta",
+    "beta",
+    "api",
+    "openai",
+    "anthropic",
+    "chat",
+    "completions",
+    "messages",
+    "responses",
+];
+/// Parts that a model's name follows.
+const BEFORE_MODEL: [&str; 3] = ["engines", "deployments", "models"];
+/// First parts of paths behind `/v1`. No path of the proxy's own begins with one.
+const UNDER_V1: [&str; 12] = [
+    "audio",
+    "batches",
+    "chat",
+    "completions",
+    "embeddings",
+    "files",
+    "images",
+    "messages",
+    "models",
+    "moderations",
+    "rerank",
+    "responses",
+];
+
+/// The path that was meant by one without `/v1`, with `/v1` twice, or by one that means a conversation and is not spelt as
+/// ours. If that were forwarded as it is, the conversation would not be guarded.
+///
+/// SECURITY: servers decode escapes, and some ignore case, empty parts, and what follows `;`. So it is compared without.
 fn find_meant_path(path: &str) -> Option<String> {
     let (provider, rest) = match split_provider(path) {
+        Some((_, rest)) if Format::from_path(rest).is_some() => return None,
         Some((Some(provider), rest)) => (format!("/{provider}"), rest),
         Some((None, rest)) => (String::new(), rest),
         None => (String::new(), path),
     };
-    let parts = rest.split('/').filter(|part| !part.is_empty());
-    let parts: Vec<&str> = parts.skip_while(|part| *part == "v1").collect();
-    let rest = format!("/{}", parts.join("/"));
-    Format::from_path(&rest)?;
-    let meant = format!("{provider}/v1{rest}");
+    let decoded = percent_decode_str(rest)
+        .decode_utf8_lossy()
+        .replace("%25", "%");
+    let decoded = percent_decode_str(&decoded)
+        .decode_utf8_lossy()
+        .to_ascii_lowercase();
+    let parts = decoded
+        .split(['/', '\\'])
+        .map(|part| part.split(';').next().unwrap_or_default());
+    let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
+    let meant = match find_meant_format(&parts) {
+        Some(format) => format!("{provider}/v1{}", format.path()),
+        // Other paths keep their spelling.
+        None => {
+            let lost = split_provider(path).is_none()
+                && parts.first().is_some_and(|first| UNDER_V1.contains(first));
+            let doubled = rest
+                .strip_prefix("/v1/")
+                .filter(|_| split_provider(path).is_some());
+            match doubled.or_else(|| lost.then(|| rest.trim_start_matches('/'))) {
+                Some(rest) => format!("{provider}/v1/{}", rest.trim_start_matches("v1/")),
+                None => return None,
+            }
+        }
+    };
     (meant != path).then_some(meant)
+}
+
+/// The format whose conversation the parts of a path mean. `messages` also ends paths of stored things (`threads/ID/messages`),
+/// so what stands before it has to be known.
+fn find_meant_format(parts: &[&str]) -> Option<Format> {
+    FORMATS.into_iter().find(|format| {
+        let path: Vec<&str> = format.path().split('/').skip(1).collect();
+        let before = parts.strip_suffix(&path[..]);
+        before.is_some_and(|before| path.len() > 1 || is_stray(before))
+    })
+}
+
+fn is_stray(parts: &[&str]) -> bool {
+    match parts {
+        [] => true,
+        [name, _, rest @ ..] if BEFORE_MODEL.contains(name) => is_stray(rest),
+        [name, rest @ ..] => STRAY.contains(name) && is_stray(rest),
+    }
 }
 
 /// Finds `.` and `..` in every spelling that some server reads so: with `%2e`, after `%2f` or `\`, encoded twice, and before
@@ -192,146 +271,4 @@ fn has_dot_segments(path: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use http::Method;
-
-    use super::{ClientRoute, OwnRoute, Route, find_route};
-    use crate::{conversation::Format, error::Failure};
-
-    #[test]
-    fn routes_follow_method_and_path() {
-        let check = |method: Method, path: &str, expected: Result<Route<'_>, Failure>| {
-            assert_eq!(find_route(&method, path), expected, "{method} {path}");
-        };
-        let forward = |provider, path| Ok(Route::Client(ClientRoute::Forward { provider, path }));
-        let conversation = |format, provider| {
-            Ok(Route::Client(ClientRoute::Conversation {
-                format,
-                provider,
-            }))
-        };
-        let wrong = |allow| Err(Failure::WrongMethod { allow });
-        let p = Some("p");
-        let post = Method::POST;
-        check(
-            post.clone(),
-            "/v1/chat/completions",
-            conversation(Format::Chat, None),
-        );
-        check(
-            post.clone(),
-            "/p/v1/chat/completions",
-            conversation(Format::Chat, p),
-        );
-        check(
-            post.clone(),
-            "/p/v1/messages",
-            conversation(Format::Messages, p),
-        );
-        check(Method::GET, "/v1/messages", forward(None, "/messages"));
-        check(
-            Method::PUT,
-            "/v1/chat/completions",
-            wrong("POST, GET, HEAD"),
-        );
-        check(
-            Method::GET,
-            "/v1/chat/completions",
-            forward(None, "/chat/completions"),
-        );
-        check(
-            Method::GET,
-            "/v1/models",
-            Ok(Route::Client(ClientRoute::Models)),
-        );
-        check(post.clone(), "/v1/models", wrong("GET, HEAD"));
-        check(
-            Method::GET,
-            "/v1/models/a/b",
-            Ok(Route::Client(ClientRoute::Model { id: "a/b" })),
-        );
-        check(
-            Method::DELETE,
-            "/v1/models/a/b",
-            forward(None, "/models/a/b"),
-        );
-        check(Method::GET, "/p/v1/models/a", forward(p, "/models/a"));
-        check(post.clone(), "/v1/embeddings", forward(None, "/embeddings"));
-        check(Method::GET, "/p/v1/models", forward(p, "/models"));
-        for (path, meant) in [
-            ("/v1/v1/messages", "/v1/messages"),
-            ("/v1/messages/", "/v1/messages"),
-            ("/v1/v1/chat/completions//", "/v1/chat/completions"),
-            ("/p/v1/v1/responses", "/p/v1/responses"),
-            ("/v1//messages", "/v1/messages"),
-            ("/p/v1//chat//completions", "/p/v1/chat/completions"),
-            ("/chat/completions", "/v1/chat/completions"),
-            ("/messages", "/v1/messages"),
-            ("/responses/", "/v1/responses"),
-        ] {
-            let expected = Err(Failure::PathMeant(meant.to_owned()));
-            check(post.clone(), path, expected);
-        }
-        check(post.clone(), "/v1/v1x", forward(None, "/v1x"));
-        check(Method::HEAD, "/", Ok(Route::Own(OwnRoute::Root)));
-        check(
-            Method::GET,
-            "/",
-            Ok(Route::Own(OwnRoute::Dashboard { path: "" })),
-        );
-        check(Method::GET, "/healthz", Ok(Route::Own(OwnRoute::Health)));
-        check(Method::GET, "/readyz", Ok(Route::Own(OwnRoute::Ready)));
-        check(Method::GET, "/metrics", Ok(Route::Own(OwnRoute::Metrics)));
-        check(post.clone(), "/metrics", wrong("GET, HEAD"));
-        check(
-            Method::GET,
-            "/plimsoll/api/sessions/x",
-            Ok(Route::Own(OwnRoute::Api { path: "sessions/x" })),
-        );
-        for path in ["", "/", "/main.js"] {
-            let full = format!("/plimsoll{path}");
-            check(
-                Method::GET,
-                &full,
-                Ok(Route::Own(OwnRoute::Dashboard { path })),
-            );
-            check(post.clone(), &full, wrong("GET, HEAD"));
-        }
-        for none in [
-            "/",
-            "*",
-            "",
-            "/v1",
-            "/v1/",
-            "/v2/x",
-            "/p",
-            "/p/v1/",
-            "//v1/x",
-            "/v1x/y",
-            "/plimsoll/v1/x",
-            "/plimsoll/x.js",
-            "/plimsollx",
-        ] {
-            check(post.clone(), none, Err(Failure::PathNotFound));
-        }
-        for dots in [
-            "/v1/../x",
-            "/v1/a/..",
-            "/v1/./x",
-            "/v1/%2e%2E/x",
-            "/v1/.%2e%2fx",
-            "/v1/..%5cx",
-            "/v1/..\\x",
-            "/v1/..;/x",
-            "/v1/..%3Ba=b/x",
-            "/v1/%252e%252e/x",
-            "/v1/a%252f..%252Fx",
-        ] {
-            check(post.clone(), dots, Err(Failure::DotSegments));
-        }
-        let echoes = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
-        check(Method::TRACE, "/v1/files", wrong(echoes));
-        check("TRACK".parse().unwrap(), "/p/v1/files", wrong(echoes));
-        check(post, "/v1/files/a..b", forward(None, "/files/a..b"));
-    }
-}
+mod tests;

@@ -45,8 +45,9 @@ export const WINDOW = 10_000;
 export const OPTIMAL = 5_000;
 export const CRITICAL = 8_000;
 
-const settings = (harbour, more) => `[server]
+const settings = (harbour, more, server) => `[server]
 data_dir = "data"
+${server}
 
 [providers.harbour]
 base_url = "${harbour.url}"
@@ -69,10 +70,11 @@ critical_max_tokens = ${CRITICAL}
 context_length = ${WINDOW}
 ${more}`;
 
-// Starts the proxy with its provider; `more` are further settings, `options` those of `serve`.
-export async function start(more = "", options = {}) {
+// Starts the proxy with its provider; `more` are further settings, `options` those of `serve`, and settings of the section
+// `server`.
+export async function start(more = "", { server = "", ...options } = {}) {
   const harbour = await new Harbour().start();
-  const proxy = await serve(settings(harbour, more), {}, options);
+  const proxy = await serve(settings(harbour, more, server), {}, options);
   return {
     url: proxy.url,
     page: `${proxy.url}/plimsoll/`,

@@ -89,7 +89,7 @@ impl Api {
     }
 }
 
-/// With keys for alice and bob (all models), carol (some models of `up`), and the administrator.
+/// With keys for alice and bob (all models, alice reads metrics), carol (some models of `up`), and the administrator.
 fn keyed(proxy: ProxyBuilder) -> ProxyBuilder {
     proxy
         .client("alice", "sk-secret-alice", &["*"])
@@ -97,4 +97,5 @@ fn keyed(proxy: ProxyBuilder) -> ProxyBuilder {
         .client("carol", "sk-secret-carol", &["up/small*"])
         .providers(|provider| provider.auth = Auth::None)
         .set(|config| config.admin.key_sha256 = Some(Sha256::digest(ADMIN).into()))
+        .set(|config| config.clients.get_mut("alice").unwrap().metrics = true)
 }

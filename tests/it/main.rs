@@ -7,6 +7,7 @@ mod alternation;
 mod api;
 mod asked_model;
 mod bound_reasoning;
+mod browsers;
 mod client_shapes;
 mod client_texts;
 mod compaction;

@@ -49,6 +49,10 @@ pub(super) async fn answer_fit(
     let received = body.read_unpacked(&parts.headers, limits, inflight).await?;
     let mut hold = received.hold;
     let format = format.unwrap_or_else(|| Format::guess_from_body(&received.bytes));
+    let path = format.path().trim_start_matches('/');
+    if client.is_some_and(|client| !client.may_reach(path)) {
+        return Err(Failure::PathNotAllowed);
+    }
     let size = received.bytes.len();
     let fit = || fit_request(app, parts, requester, format, received.bytes);
     let (request, report) = run_beside_tasks(size, fit)?;

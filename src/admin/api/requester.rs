@@ -1,6 +1,6 @@
 //! The sender of a request to the API, and what it may see and do.
 
-use http::{HeaderMap, header::AUTHORIZATION};
+use http::{HeaderMap, header::AUTHORIZATION, request::Parts};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
@@ -35,10 +35,11 @@ pub(in crate::admin) struct Requester {
 impl Requester {
     /// # Errors
     /// If clients need keys and the request has no valid one, or if it has a wrong secret of a tab.
-    pub(in crate::admin) fn from_headers(app: &App, headers: &HeaderMap) -> Result<Self, Failure> {
+    pub(in crate::admin) fn from_parts(app: &App, parts: &Parts) -> Result<Self, Failure> {
+        let headers = &parts.headers;
         let by_link = headers.contains_key(TAB_HEADER);
         if by_link {
-            PageLink::check_conditions(&app.config.admin, &app.clients, headers)?;
+            PageLink::check_conditions(&app.config.admin, &app.clients, parts)?;
             app.page_link.check_tab(headers)?;
         } else if is_admin(app, headers) {
             return Ok(Self {
@@ -55,7 +56,7 @@ impl Requester {
         // nor is a request that a reverse proxy on this machine forwarded.
         let local = app.config.admin.local
             && named == session::ClientIdentity::Anonymous
-            && is_local_client(&app.clients, headers);
+            && is_local_client(&app.clients, parts);
         Ok(Self {
             account: (!local && !by_link).then_some(account),
             client_account: Some(account),
@@ -84,7 +85,7 @@ impl Requester {
 
     /// Whether the requester may see figures of all clients, such as `/metrics`.
     pub(in crate::admin) fn can_read_metrics(&self) -> bool {
-        self.client.as_ref().is_none_or(Client::is_unlimited)
+        self.client.as_ref().is_none_or(Client::reads_metrics)
     }
 
     /// Whether the requester may know that a provider exists.

@@ -174,6 +174,7 @@ mod tests {
                 paths: Vec::new(),
                 max_in_flight: None,
                 recovery: true,
+                metrics: false,
             };
             next.clients.insert("alice".into(), client);
             next.providers.clear();

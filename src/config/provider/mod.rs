@@ -50,6 +50,8 @@ settings! {
         pub key_header: Option<HeaderName> = read_key_header(s);
         /// Added to every request; a header replaces the client's header of that name.
         pub headers: HeaderMap = read_headers(s);
+        /// Whether what tells of the client's address (`X-Forwarded-For`, `Forwarded`, `Via` and the like) is passed on.
+        pub forwarded_headers: bool = s.read_plain("forwarded_headers", false);
         /// Added to the query of every request; may contain a key.
         pub query: Option<Secret> = read_query(s);
         /// The proxy through which it is reached.

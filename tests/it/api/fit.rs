@@ -201,3 +201,24 @@ async fn fit_refuses_invalid_requests() {
     let admin = Api::keyed(&proxy, ADMIN);
     assert_eq!(admin.post("fit", body("up/large")).await.status, 200);
 }
+
+#[tokio::test]
+async fn a_key_fits_what_it_may_send() {
+    let proxy = keyed(crate::support::ProxyBuilder::new())
+        .set(|config| config.clients.get_mut("bob").unwrap().paths.clear())
+        .start()
+        .await;
+    let body = r#"{"model":"simulated/plimsoll-8k","messages":[{"role":"user","content":"Ahoy"}]}"#;
+    for (key, path, may) in [
+        ("sk-secret-alice", "fit", true),
+        ("sk-secret-alice", "fit?format=messages", false),
+        ("sk-secret-bob", "fit", false),
+        (ADMIN, "fit?format=messages", true),
+    ] {
+        let got = Api::keyed(&proxy, key).post(path, body).await;
+        match may {
+            true => assert_eq!(got.status, 200, "{key} {path} {}", got.text()),
+            false => got.is_error(403, "path_not_allowed"),
+        }
+    }
+}

@@ -266,10 +266,14 @@ async fn a_summary_that_fails_leaves_the_ledger() {
 }
 
 async fn post_list(proxy: &RunningProxy, body: &Value, guard: &str) -> ClientAnswer {
+    post_list_as("application/json", proxy, body, guard).await
+}
+
+async fn post_list_as(kind: &str, proxy: &RunningProxy, body: &Value, guard: &str) -> ClientAnswer {
     let client = proxy.client();
     let request = client.request(Method::POST, "/v1/responses/compact");
     let request = request
-        .header("content-type", "application/json")
+        .header("content-type", kind)
         .header("x-plimsoll-guard", guard);
     client.send_with(request, body.to_string()).await
 }
@@ -312,6 +316,25 @@ async fn a_compacted_list_has_the_users_messages_and_the_entry() {
         json!({"role": "user", "content": "Where is the harbour?"})
     );
     assert_eq!(list["output"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_list_is_compacted_whatever_the_content_type() {
+    let up = ScriptedProvider::start().await;
+    let proxy = answering(&up).start().await;
+    let agent = compacting_agent(&proxy);
+    for kind in [
+        "text/plain",
+        "application/octet-stream",
+        "text/json; charset=utf-8",
+    ] {
+        let got = post_list_as(kind, &proxy, &agent.fields, "on").await;
+        assert_eq!(
+            got.headers["x-plimsoll-actions"], "compaction=ledger",
+            "{kind}"
+        );
+    }
+    assert_eq!(up.count_requests(), 0);
 }
 
 #[tokio::test]

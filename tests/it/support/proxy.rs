@@ -106,6 +106,7 @@ impl ProxyBuilder {
                 .into(),
             max_in_flight: None,
             recovery: true,
+            metrics: false,
         };
         self.config.clients.insert(name.into(), client);
         self
@@ -227,6 +228,7 @@ fn base_config(data: &TempDir) -> Config {
 
 fn provider(base_url: Option<String>) -> ProviderConfig {
     ProviderConfig {
+        forwarded_headers: false,
         base_url,
         auth: Auth::Client,
         formats: FORMATS.to_vec(),
