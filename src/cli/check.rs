@@ -74,6 +74,9 @@ pub(super) fn run(
         None => writeln!(out, "settings, without a file")?,
     }
     write_table(out, &format_setting_rows(args, &shown, config, &registry))?;
+    if !args.all {
+        writeln!(out, "\nAll others are at their defaults; --all shows them.")?;
+    }
     writeln!(out, "\nmodels")?;
     write_table(out, &models::format_model_rows(config, &registry))?;
     writeln!(out, "\n{}", registry.describe_catalogue())?;
@@ -89,6 +92,9 @@ pub(super) fn run(
     }
     Ok(out.flush()?)
 }
+
+/// Patterns of names that are shown of a provider of the proxy's own choice.
+const MAX_PATTERNS: usize = 3;
 
 /// Key, value and origin of each setting, by key.
 fn format_setting_rows(
@@ -122,14 +128,16 @@ fn format_setting_rows(
             format!("providers.{name}"),
             "server.known_providers".to_owned(),
         );
-        let names = provider.models.join(", ");
-        let value = format!("with the client's own key, for {names}");
+        let (shown, more) = provider
+            .models
+            .split_at(provider.models.len().min(MAX_PATTERNS));
+        let mut value = format!("with the client's own key, for {}", shown.join(", "));
+        if !more.is_empty() {
+            value.push_str(&format!(" and {} more patterns", more.len()));
+        }
         rows.push([key, value, from]);
     }
     rows.sort();
-    if rows.is_empty() {
-        return vec![["all are at their defaults; --all shows them", "", ""].map(str::to_owned)];
-    }
     rows.insert(0, ["setting", "value", "from"].map(str::to_owned));
     rows
 }

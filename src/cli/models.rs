@@ -299,7 +299,8 @@ mod tests {
         }
         assert!(row(&shown, "openai/gpt-4.1").starts_with("openai/gpt-4.1 1047576 catalogue"));
         assert!(!shown.contains("simulated"), "{shown}");
-        let (_, refused) = named("", false, &["gpt-4o", "simulated/plimsoll-8k", "nix*"]);
+        let alone = "[server]\nknown_providers = false\n";
+        let (_, refused) = named(alone, false, &["gpt-4o", "simulated/plimsoll-8k", "nix*"]);
         let refused = refused.unwrap_err().to_string();
         for part in [
             "gpt-4o: The model `gpt-4o` does not exist",
@@ -308,6 +309,17 @@ mod tests {
         ] {
             assert!(refused.contains(part), "{refused}");
         }
+    }
+
+    #[test]
+    fn a_name_of_a_known_provider_is_told_without_settings() {
+        let (shown, result) = named("", false, &["claude-opus-4-5", "gpt-4o"]);
+        result.unwrap();
+        assert!(
+            row(&shown, "claude-opus-4-5").ends_with("anthropic/claude-opus-4-5"),
+            "{shown}"
+        );
+        assert!(row(&shown, "gpt-4o").ends_with("openai/gpt-4o"), "{shown}");
     }
 
     #[test]

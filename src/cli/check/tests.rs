@@ -219,10 +219,11 @@ fn invalid_settings_are_refused_with_their_message() {
 #[test]
 fn the_verdict_is_first_and_changed_settings_are_shown_alone() {
     let args = CheckArgs::default();
-    let none = checked_with(args, "").unwrap();
-    assert!(
-        none.contains("all are at their defaults; --all shows them"),
-        "{none}"
+    let own = "providers.openai with the client's own key, for gpt-*, chatgpt-*, chat-latest* and 16 more \
+               patterns server.known_providers";
+    has_lines(
+        &checked_with(args, "").unwrap(),
+        &[own, "All others are at their defaults; --all shows them."],
     );
     let shown = checked_with(args, "[guard]\nreserve_tokens = 5000\n").unwrap();
     assert!(shown.starts_with("The settings are valid.\n"), "{shown}");

@@ -172,7 +172,8 @@ fn a_result_that_is_written_as_a_text_gets_shorter_where_it_alone_does_not_fit()
     }
 }
 
-/// A client moves a text of its own before the messages that are compared: all remembered places are one too low then.
+/// A client takes a step out before the messages that are compared: all remembered places are two lower then, and what was
+/// cut behind the question begins before it.
 #[test]
 fn a_moved_cut_does_not_cover_a_short_question() {
     for format in FORMATS {
@@ -187,16 +188,17 @@ fn a_moved_cut_does_not_cover_a_short_question() {
         }
         let (sent, plan) = send(format, &entries, &SessionKnowledge::default());
         assert!(sent.contains(&question), "{format:?}");
-        let mut memory = plan.memory;
-        let covered = |memory: &GuardMemory| {
+        let covers = |memory: &GuardMemory| {
             let spans = memory.list_left_out();
             spans.iter().any(|span| span.contains(&2))
         };
-        assert!(!covered(&memory), "{format:?}");
-        while !covered(&memory) {
-            memory.follow_edits(&PlaceMap::new(20, vec![Some(19)], 20));
-            assert!(!memory.list_left_out().is_empty(), "{format:?}");
-        }
+        let mut memory = plan.memory;
+        assert!(!covers(&memory), "{format:?}");
+        let (first, end) = (20, entries.len() as u32);
+        let places = (first..end).map(|place| Some(place - 2)).collect();
+        memory.follow_edits(&PlaceMap::new(first, places, end - 2));
+        assert!(covers(&memory), "{format:?}");
+        entries.drain(3..5);
         let knowledge = SessionKnowledge {
             memory,
             history: plan.history,
@@ -205,6 +207,6 @@ fn a_moved_cut_does_not_cover_a_short_question() {
         };
         let (sent, plan) = send(format, &entries, &knowledge);
         assert!(sent.contains(&question), "{format:?}");
-        assert!(plan.report.folded.is_some_and(|it| it.new), "{format:?}");
+        assert!(plan.report.folded.is_some(), "{format:?}");
     }
 }
