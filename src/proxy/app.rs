@@ -8,7 +8,7 @@ use std::{io, sync::Arc};
 
 use tokio_util::sync::CancellationToken;
 
-use super::{replica_sync::ReplicaSync, session_events::SessionEvents};
+use super::{plan::LastRequests, replica_sync::ReplicaSync, session_events::SessionEvents};
 use crate::{
     compaction::SummaryJobs,
     config::Config,
@@ -43,6 +43,7 @@ pub struct App {
     /// The calibration that new sessions begin with.
     pub ratios: Arc<TokenRatios>,
     pub reasoning: Arc<ReasoningBySession>,
+    pub last_requests: Arc<LastRequests>,
     pub replica_sync: Arc<ReplicaSync>,
     pub inflight_bytes: InflightBytes,
     pub metrics: Arc<Metrics>,
@@ -90,6 +91,7 @@ impl App {
             replica_sync: Arc::new(sync),
             ratios,
             reasoning: Arc::default(),
+            last_requests: Arc::default(),
             clients: Clients::new(&config.clients, &client_limits),
             registry: Registry::new(&config)?,
             inflight_bytes: Limit::new(config.server.max_bytes_in_flight),

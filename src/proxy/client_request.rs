@@ -5,7 +5,7 @@ use std::{borrow::Cow, sync::Arc};
 use bytes::Bytes;
 use http::request::Parts;
 
-use super::{App, request_options::RequestOptions};
+use super::{App, plan::LastRequest, request_options::RequestOptions};
 use crate::{
     conversation::{Conversation, Format, IndexError},
     error::Failure,
@@ -47,6 +47,8 @@ pub struct SessionContext {
     pub app: Arc<App>,
     pub inherited: InheritedSession,
     pub options: RequestOptions,
+    /// The request that this one repeats to keep the provider's cache warm.
+    pub repeated: Option<Arc<LastRequest>>,
     /// For the log, the metrics and the trace.
     pub notes: RequestNotes,
 }

@@ -31,6 +31,7 @@ use super::{
     client_request::{ParsedRequest, parse_request},
     dispatch::{fallbacks::Fallbacks, send_with_fallbacks},
     outgoing::{check_credentials, chosen_provider},
+    plan::LastRequest,
     request_options::RequestOptions,
     summary::{begin_summary_wait, wait_for_summary},
 };
@@ -158,13 +159,13 @@ fn choose_candidates(
     Ok(candidates)
 }
 
-/// Step 5: finds the session, and takes over what other replicas learnt. `None` if there is no conversation to follow.
+/// Step 5: finds the session and, for a repeat, the request that it repeats; and takes over what other replicas learnt. `None` if there is no conversation to follow.
 async fn inherit_session(
     app: &App,
     incoming: &IncomingRequest<'_>,
     parsed: &ParsedRequest,
     notes: &RequestNotes,
-) -> Option<InheritedSession> {
+) -> Option<(InheritedSession, Option<Arc<LastRequest>>)> {
     let span = notes.trace.begin_child("plimsoll.store.find");
     let conversation = parsed.conversation.as_ref()?;
     let (headers, sessions) = (&incoming.parts.headers, &app.sessions);
@@ -173,8 +174,16 @@ async fn inherit_session(
     let tenant = tenants.derive_tenant(client, headers, Some(conversation));
     let hint = SessionHint::from_request(headers, Some(conversation));
     let inherit = sessions.inherit_session(conversation, &tenant, hint.as_ref());
-    let inherited = inherit.await;
+    let mut inherited = inherit.await;
     drop(span);
+    let repeated = conversation.may_fill_cache().then(|| {
+        let digest = inherited.lineage.digest_prompt(conversation);
+        app.last_requests.find(digest)
+    });
+    let repeated = repeated.flatten();
+    if let Some(last) = &repeated {
+        inherited.make_repeat(last.session);
+    }
     sessions
         .names
         .note_request(inherited.session, headers, conversation);
@@ -183,7 +192,7 @@ async fn inherit_session(
         let passed = !inherited.lineage.probes.is_empty();
         app.replica_sync.pull(&app.registry, passed).await;
     }
-    Some(inherited)
+    Some((inherited, repeated))
 }
 
 /// The request with the session that it continues.
@@ -191,15 +200,16 @@ fn join_request(
     app: &Arc<App>,
     incoming: IncomingRequest<'_>,
     parsed: ParsedRequest,
-    inherited: Option<InheritedSession>,
+    inherited: Option<(InheritedSession, Option<Arc<LastRequest>>)>,
     notes: &RequestNotes,
 ) -> ClientRequest {
     let parts = incoming.parts;
     let options = RequestOptions::from_headers(&parts.headers, incoming.client.has_recovery());
-    let session = inherited.map(|inherited| SessionContext {
+    let session = inherited.map(|(inherited, repeated)| SessionContext {
         app: Arc::clone(app),
         inherited,
         options,
+        repeated,
         notes: notes.clone(),
     });
     ClientRequest {

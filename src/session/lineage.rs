@@ -36,6 +36,9 @@ const MAX_BOUNDARIES: usize = 256;
 /// Newest answers that are looked for by loose keys.
 const MAX_LOOSE: usize = 8;
 
+/// Members beside the messages that are part of the prompt, in all formats.
+const PROMPT_FIELDS: [&str; 4] = ["system", "instructions", "tools", "functions"];
+
 /// Keys of one request: of the state that it may continue, and of the state that it will store.
 #[derive(Clone, Debug)]
 pub struct Lineage {
@@ -162,6 +165,24 @@ impl Lineage {
     pub(super) fn loose_keys(&self, answer: u128) -> Option<LooseKeys> {
         let has_content = answer != answer_digest(0, &[]);
         has_content.then(|| loose_keys(self.seed, self.last_answer, answer))
+    }
+
+    /// Whether a state may be stored.
+    pub const fn stores_state(&self) -> bool {
+        self.stores
+    }
+
+    /// A digest of what the prompt is made of: all messages, those of the system too, and the lists of tools as they are
+    /// spelled.
+    pub fn digest_prompt(&self, conversation: &Conversation) -> u128 {
+        let system = conversation.items.iter();
+        let system = system.filter(|item| item.author.is_system());
+        let digest = system.fold(self.whole, |digest, item| link_digest(digest, item.digest));
+        PROMPT_FIELDS.iter().fold(digest, |digest, name| {
+            let value = conversation.find_field(name);
+            let value = value.map(|field| conversation.span_bytes(field.value));
+            link_digest(digest, xxh3_128(value.unwrap_or_default()))
+        })
     }
 
     /// A key of the whole conversation for its summary. It is the same for every try of a request, and no state has it.

@@ -117,6 +117,12 @@ impl InheritedSession {
         state.map(SessionState::to_knowledge).unwrap_or_default()
     }
 
+    /// Makes the request one of `session` that stores no state.
+    pub fn make_repeat(&mut self, session: SessionId) {
+        self.session = session;
+        self.lineage.stores = false;
+    }
+
     /// The state to fill in for the generation that now begins.
     pub fn begin_generation(&self) -> SessionState {
         let inherited = self.state.clone();

@@ -74,5 +74,6 @@ mod traces;
 mod unknown_window;
 mod upstream;
 mod usage_modes;
+mod warm_repeats;
 mod watch;
 mod websocket;

@@ -258,3 +258,30 @@ async fn fit_knows_the_format_by_shape_or_by_name() {
     let wrong = post(&client, &format!("{path}?format=other"), &body).await;
     assert_eq!(wrong.status, 400, "{}", wrong.text());
 }
+
+/// Claude Code keeps a cache warm by the id of an answer (beta `cache-keepalive-2026-09-03`).
+#[tokio::test]
+async fn a_touch_of_the_cache_is_forwarded_with_the_id_of_an_answer() {
+    let up = ScriptedProvider::start().await;
+    let proxy = up.proxy().start().await;
+    let client = proxy.client();
+    let said = json!({"type": "message", "role": "assistant", "stop_reason": "end_turn",
+        "content": [{"type": "text", "text": "There."}], "usage": {"input_tokens": 9, "output_tokens": 2}});
+    up.script_next([answer(
+        "200 OK",
+        "request-id: req_011\r\n",
+        said.to_string(),
+    )]);
+    let mut body = ask("Where is the harbour?");
+    body["model"] = "up/m".into();
+    let answered = post(&client, "/v1/messages", &body).await;
+    let id = answered.headers["request-id"].to_str().unwrap();
+    assert_eq!(id, "req_011");
+    up.script_next([answer("200 OK", "", "{}")]);
+    let touch = json!({"request_id": id});
+    let touched = post(&client, "/v1/messages/cache_touch", &touch).await;
+    assert_eq!((touched.status.as_u16(), touched.text()), (200, "{}"));
+    let received = up.last_request();
+    assert_eq!(received.body, touch.to_string().as_bytes());
+    assert!(!touched.headers.contains_key("x-plimsoll-session"));
+}

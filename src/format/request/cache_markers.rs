@@ -31,7 +31,10 @@ impl Conversation {
     /// names one or is auxiliary, or no place takes one. Changes nothing else of the body.
     pub fn add_cache_markers(&self, body: &Rope) -> Option<Rope> {
         let has_markers = by_format!(self.format, Messages => true; else Chat | Responses => false);
-        if !has_markers || self.is_auxiliary() || markers::names_marker(self) {
+        if !has_markers
+            || self.is_auxiliary() && !self.may_fill_cache()
+            || markers::names_marker(self)
+        {
             return None;
         }
         let sent = self.format.index_body(body.to_bytes()).ok()?;

@@ -38,19 +38,38 @@ impl Format {
 
 impl Conversation {
     /// Whether the request is no part of a conversation: no tools, and an answer cap of a few words.
-    /// Clients send such requests to make a title or to test a key. In Messages, a cap of 0 only
-    /// fills the provider's cache. In Responses, compactions are none, and Codex says itself which of its requests belong
+    /// Clients send such requests to make a title or to test a key. Some only fill the provider's cache. In Responses, compactions are none, and Codex says itself which of its requests belong
     /// to no turn.
     pub fn is_auxiliary(&self) -> bool {
         let is_capped = |max| self.max_answer_tokens().is_some_and(|tokens| tokens <= max);
         let is_short = || is_capped(AUXILIARY_MAX_TOKENS) && !self.names_tools();
+        self.fills_cache()
+            || match self.format {
+                Format::Chat | Format::Messages => is_short(),
+                Format::Responses => responses::request::is_beside_turns(self) || is_short(),
+                #[cfg(test)]
+                Format::Toy => false,
+            }
+    }
+
+    /// Whether the request says that it only fills the provider's cache: a cap of 0 in Messages, `prewarm` in
+    /// `prompt_cache_options` (OpenAI, from November 2026 on) or in what Codex says of its turn.
+    fn fills_cache(&self) -> bool {
+        let asks = || parse_field(self, "prompt_cache_options")["prewarm"] == true;
         match self.format {
-            Format::Chat => is_short(),
-            Format::Messages => is_capped(0) || is_short(),
-            Format::Responses => responses::request::is_beside_turns(self) || is_short(),
+            Format::Chat => asks(),
+            Format::Messages => self.max_answer_tokens() == Some(0),
+            Format::Responses => asks() || responses::request::is_prewarm(self),
             #[cfg(test)]
             Format::Toy => false,
         }
+    }
+
+    /// Whether the request only fills the provider's cache if it repeats another one: it says so, or its cap is the least
+    /// that providers take (16 tokens in Responses, else 1), as pi's.
+    pub fn may_fill_cache(&self) -> bool {
+        let least = by_format!(self.format, Responses => 16; else Chat | Messages => 1);
+        self.fills_cache() || self.largest_answer_cap().is_some_and(|cap| cap <= least)
     }
 
     /// The id that the client's own metadata give the thread: Codex' `client_metadata`.

@@ -33,12 +33,15 @@ pub(super) fn leave_out_unread_reasoning(conversation: &mut Conversation) {
     conversation.unread_reasoning = conversation.items[turn].span.start;
 }
 
-/// Whether the request is no turn of a conversation: it compacts, or Codex says that it fills the cache, or notes what
-/// to remember.
+/// Whether the request is no turn of a conversation: it compacts, or Codex says that it notes what to remember.
 pub(in crate::format) fn is_beside_turns(conversation: &Conversation) -> bool {
     let kind = &parse_turn_metadata(conversation)["request_kind"];
-    matches!(kind.as_str(), Some("prewarm" | "compaction" | "memory"))
-        || ends_in_trigger(conversation)
+    matches!(kind.as_str(), Some("compaction" | "memory")) || ends_in_trigger(conversation)
+}
+
+/// Whether Codex says that the request fills the cache.
+pub(in crate::format) fn is_prewarm(conversation: &Conversation) -> bool {
+    parse_turn_metadata(conversation)["request_kind"] == "prewarm"
 }
 
 /// Whether the client compacts its conversation: the provider is to do so, or Codex says that the model is.

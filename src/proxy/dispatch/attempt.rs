@@ -69,6 +69,10 @@ pub(in crate::proxy) async fn attempt_request(
     attempt.remedy.conclude(request, placed, &reply);
     if reply.status().is_success() {
         attempt.remember_refusals(request, placed, &reply);
+        if let (Some(followed), Some(planned)) = (request.followed_conversation(), &placed.planned)
+        {
+            request.app.last_requests.note_request(followed, planned);
+        }
     }
     count_overflow(request, placed, &reply);
     if reply.too_long {

@@ -8,6 +8,7 @@ mod plan_log;
 mod planned_request;
 mod prompt_timing;
 mod refit;
+mod repeat;
 pub(super) mod summary_due;
 mod trial;
 
@@ -21,6 +22,7 @@ use self::{
     cache_age::is_cache_cold,
     planned_request::session_policy,
     prompt_timing::{PROMPT_TOKENS, precedes_cut, revise_rules},
+    repeat::plan_repeat,
     summary_due::caution_waits_since,
     trial::find_best_trial,
 };
@@ -33,6 +35,7 @@ pub use self::{
         clear_old_media, fit_to_request_limit, halve_request, halve_texts, keep_least, lower_cap,
         refit_request, remeasure_for_target,
     },
+    repeat::{LastRequest, LastRequests},
 };
 use crate::{
     compaction::{CompactionStep, JobOutcome},
@@ -80,6 +83,12 @@ pub fn plan_request(
 ) -> PlannedRequest {
     let (session, conversation) = (followed.session, followed.conversation);
     let (_span, begun) = begin_planning(session);
+    if let Some(last) = &session.repeated
+        && let Some(mut planned) = plan_repeat(followed, last, &target.id())
+    {
+        planned.guard_took = begun.elapsed();
+        return planned;
+    }
     let (app, inherited, mode) = (&session.app, &session.inherited, session.options.mode);
     let reasoning = reasoning_for_target(app, inherited, target);
     let policy = session_policy(app, target, reasoning);
@@ -150,17 +159,22 @@ pub fn plan_next_round(
     run_planning(followed, lookups, || {
         planned.recovery.execute_tool_round(&source, said);
     });
-    // The round before has filled the cache, and its cuts stay. Its memory knows which reasoning it left out.
+    keep_cuts(&mut planned);
+    let mut planned = replan_request(followed, planned);
+    planned.guard_took += begun.elapsed();
+    plan_log::log_tool_round(session.inherited.session, &planned, said);
+    planned
+}
+
+/// Makes the next plan of the same conversation keep the cuts of this one: the request has filled the cache. Its memory knows
+/// which reasoning it left out.
+fn keep_cuts(planned: &mut PlannedRequest) {
     planned.knowledge.is_cold = false;
     planned.knowledge.leaves_out_reasoning = false;
     if planned.plan.report.stood_back.is_none() && planned.mode == GuardMode::Guard {
         planned.knowledge.sent = Some(planned.plan.memory.clone());
         planned.knowledge.history = planned.plan.history;
     }
-    let mut planned = replan_request(followed, planned);
-    planned.guard_took += begun.elapsed();
-    plan_log::log_tool_round(session.inherited.session, &planned, said);
-    planned
 }
 
 /// Executes the proxy-executed calls of the last answer of a request, and records them.

@@ -21,7 +21,7 @@ pub(in crate::proxy) fn may_begin_summary(
     planned: &PlannedRequest,
 ) -> bool {
     let is_automatic = compacts_automatically(session, planned);
-    planned.is_guarded() && planned.compaction.may_begin(is_automatic)
+    session.repeated.is_none() && planned.is_guarded() && planned.compaction.may_begin(is_automatic)
 }
 
 /// Whether a summary may begin after the answer to this request, so that its body is kept. The estimate may be off by
@@ -58,10 +58,11 @@ pub(in crate::proxy) fn waits_for_summary(
     followed: FollowedConversation<'_>,
     planned: &PlannedRequest,
 ) -> bool {
-    if !planned.is_guarded() || planned.recovery.begins_course() {
+    let session = followed.session;
+    let is_repeat = session.repeated.is_some();
+    if is_repeat || !planned.is_guarded() || planned.recovery.begins_course() {
         return false;
     }
-    let session = followed.session;
     let is_late = |id| session.app.summary_jobs.is_late(id);
     planned.compaction.is_ordered()
         || compacts_automatically(session, planned)

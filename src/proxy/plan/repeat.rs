@@ -1,0 +1,76 @@
+//! Requests that repeat a session's last one to keep the provider's cache warm: each goes out as that one did.
+//!
+//! Clients that repeat a request: pi (a cap of 1 token), OpenAI's and Codex' `prewarm`, Messages with a cap of 0. Cut by
+//! their own plan, they would fill the cache with a prompt that no request has. They store no state and move no clock.
+
+use std::{num::NonZeroUsize, sync::Arc};
+
+use lru::LruCache;
+use parking_lot::Mutex;
+
+use super::{PlannedRequest, keep_cuts, replan_request};
+use crate::{
+    conversation::edit::Edits, guard::Plan, proxy::FollowedConversation, store::SessionId,
+    unix_time::unix_ms_now,
+};
+
+/// Requests that are remembered; beyond this the least recently used one is forgotten. One takes some kilobytes, and at
+/// most twice what the state of its session takes.
+const MAX_REQUESTS: NonZeroUsize = NonZeroUsize::new(512).expect("not zero");
+
+/// The last answered requests of sessions, by the digest of what their prompts are made of. Kept in memory only: after a
+/// restart a repeat is planned as any request, and still stores nothing if it says that it fills the cache.
+pub struct LastRequests(Mutex<LruCache<u128, Arc<LastRequest>>>);
+
+/// A request that was answered.
+pub struct LastRequest {
+    pub session: SessionId,
+    planned: PlannedRequest,
+}
+
+impl Default for LastRequests {
+    fn default() -> Self {
+        Self(Mutex::new(LruCache::new(MAX_REQUESTS)))
+    }
+}
+
+impl LastRequests {
+    pub fn find(&self, digest: u128) -> Option<Arc<LastRequest>> {
+        self.0.lock().get(&digest).cloned()
+    }
+
+    /// Remembers a request as it was sent, unless it is a repeat itself.
+    pub fn note_request(&self, followed: FollowedConversation<'_>, planned: &PlannedRequest) {
+        let inherited = &followed.session.inherited;
+        if followed.session.repeated.is_some() || !inherited.lineage.stores_state() {
+            return;
+        }
+        let digest = inherited.lineage.digest_prompt(followed.conversation);
+        let last = LastRequest {
+            session: inherited.session,
+            planned: PlannedRequest {
+                plan: Plan {
+                    edits: Edits::default(),
+                    ..planned.plan.clone()
+                },
+                ..planned.clone()
+            },
+        };
+        self.0.lock().put(digest, Arc::new(last));
+    }
+}
+
+/// Plans a repeat as the request that it repeats; `None` if that one went to another target.
+pub(super) fn plan_repeat(
+    followed: FollowedConversation<'_>,
+    last: &LastRequest,
+    target: &str,
+) -> Option<PlannedRequest> {
+    if last.planned.target.id() != target {
+        return None;
+    }
+    let mut planned = last.planned.clone();
+    keep_cuts(&mut planned);
+    planned.asked_ms = unix_ms_now();
+    Some(replan_request(followed, planned))
+}
