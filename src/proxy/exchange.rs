@@ -32,7 +32,7 @@ use super::{
     dispatch::{fallbacks::Fallbacks, send_with_fallbacks},
     outgoing::{check_credentials, chosen_provider},
     plan::LastRequest,
-    request_options::RequestOptions,
+    request_options::{ClaudeClass, RequestOptions},
     summary::{begin_summary_wait, wait_for_summary},
 };
 use crate::{
@@ -103,11 +103,13 @@ pub async fn exchange_body(
     let candidates = choose_candidates(app, &incoming, &parsed)?;
 
     // 5. The session, and what other replicas learnt.
-    let inherited = inherit_session(app, &incoming, &parsed, &record.notes).await;
+    let headers = &incoming.parts.headers;
+    let options = RequestOptions::from_headers(headers, incoming.client.has_recovery());
+    let inherited = inherit_session(app, &incoming, &parsed, options, &record.notes).await;
 
     // 6. The plan, for the first candidate; for the others only when they are asked.
     let shape = incoming.compaction;
-    let request = join_request(app, incoming, parsed, inherited, &record.notes);
+    let request = join_request(app, incoming, parsed, options, inherited, &record.notes);
     let mut fallbacks = Fallbacks::new(&request, candidates);
     let placed = fallbacks.plan_first_candidate(&request);
     let mut placed = placed.ok_or_else(|| no_such_model(&request.parsed.model))?;
@@ -164,6 +166,7 @@ async fn inherit_session(
     app: &App,
     incoming: &IncomingRequest<'_>,
     parsed: &ParsedRequest,
+    options: RequestOptions,
     notes: &RequestNotes,
 ) -> Option<(InheritedSession, Option<Arc<LastRequest>>)> {
     let span = notes.trace.begin_child("plimsoll.store.find");
@@ -176,13 +179,18 @@ async fn inherit_session(
     let inherit = sessions.inherit_session(conversation, &tenant, hint.as_ref());
     let mut inherited = inherit.await;
     drop(span);
-    let repeated = conversation.may_fill_cache().then(|| {
+    let may_repeat = options.class == ClaudeClass::WarmsCache || conversation.may_fill_cache();
+    let repeated = may_repeat.then(|| {
         let digest = inherited.lineage.digest_prompt(conversation);
         app.last_requests.find(digest)
     });
     let repeated = repeated.flatten();
     if let Some(last) = &repeated {
-        inherited.make_repeat(last.session);
+        inherited.session = last.session;
+    }
+    let is_auxiliary = [ClaudeClass::Auxiliary, ClaudeClass::WarmsCache].contains(&options.class);
+    if repeated.is_some() || is_auxiliary {
+        inherited.store_nothing();
     }
     sessions
         .names
@@ -200,11 +208,11 @@ fn join_request(
     app: &Arc<App>,
     incoming: IncomingRequest<'_>,
     parsed: ParsedRequest,
+    options: RequestOptions,
     inherited: Option<(InheritedSession, Option<Arc<LastRequest>>)>,
     notes: &RequestNotes,
 ) -> ClientRequest {
     let parts = incoming.parts;
-    let options = RequestOptions::from_headers(&parts.headers, incoming.client.has_recovery());
     let session = inherited.map(|(inherited, repeated)| SessionContext {
         app: Arc::clone(app),
         inherited,

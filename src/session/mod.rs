@@ -117,9 +117,8 @@ impl InheritedSession {
         state.map(SessionState::to_knowledge).unwrap_or_default()
     }
 
-    /// Makes the request one of `session` that stores no state.
-    pub fn make_repeat(&mut self, session: SessionId) {
-        self.session = session;
+    /// The request stores no state.
+    pub fn store_nothing(&mut self) {
         self.lineage.stores = false;
     }
 

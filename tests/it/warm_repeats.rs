@@ -35,6 +35,8 @@ enum Repeat {
     Says,
     /// As Codex says it in Responses.
     Codex,
+    /// As Claude Code says it in headers, if it is asked to.
+    Claude,
 }
 
 /// Whether `request` is repeated in a way that its format has.
@@ -52,7 +54,8 @@ fn repeat(format: Format, how: Repeat, request: &Value) -> Option<Value> {
             let turn = json!({"request_kind": "prewarm", "thread_id": "t"}).to_string();
             body["client_metadata"] = json!({"x-codex-turn-metadata": turn});
         }
-        (Repeat::Codex, _) => return None,
+        (Repeat::Claude, Format::Messages) => {}
+        (Repeat::Codex | Repeat::Claude, _) => return None,
     }
     Some(body)
 }
@@ -88,14 +91,29 @@ fn reply(heard: &ModelRequest<'_>) -> ModelReply {
     )])
 }
 
-async fn send(client: &TestClient, format: Format, body: &Value) -> (String, String) {
+/// Headers by which Claude Code says what a request is.
+const WARMS: [(&str, &str); 2] = [
+    ("x-claude-code-request-class", "auxiliary"),
+    ("x-claude-code-auxiliary-type", "resume_cache_warm"),
+];
+const COMPACTS: [(&str, &str); 1] = [("x-claude-code-request-class", "compaction")];
+
+async fn send(
+    client: &TestClient,
+    format: Format,
+    body: &Value,
+    class: &[(&str, &str)],
+) -> (String, String) {
     let path = match format {
         Format::Messages => "/v1/messages",
         Format::Responses => "/v1/responses",
         _ => "/v1/chat/completions",
     };
     let request = client.request(Method::POST, path);
-    let request = request.header("content-type", "application/json");
+    let mut request = request.header("content-type", "application/json");
+    for (name, value) in class {
+        request = request.header(*name, *value);
+    }
     let request = request.body(full_body(body.to_string())).unwrap();
     let came = client.send(request).await;
     assert_eq!(came.status, 200, "{format:?}: {}", came.text());
@@ -144,7 +162,7 @@ async fn run_session(format: Format, levels: usize, how: Option<Repeat>) -> Vec<
         let body = translate_chat(body.to_string().as_bytes(), format, false);
         let mut body: Value = serde_json::from_slice(&body).unwrap();
         body["model"] = "m".into();
-        let (session, actions) = send(&client, format, &body).await;
+        let (session, actions) = send(&client, format, &body, &[]).await;
         sessions.push(session);
         let sent = model.bodies().await.pop().unwrap();
         for _ in 0..2 {
@@ -152,7 +170,11 @@ async fn run_session(format: Format, levels: usize, how: Option<Repeat>) -> Vec<
                 break;
             };
             let before = model.count();
-            sessions.push(send(&client, format, &body).await.0);
+            let class = match how {
+                Some(Repeat::Claude) => &WARMS[..],
+                _ => &[],
+            };
+            sessions.push(send(&client, format, &body, class).await.0);
             let repeats = model.bodies_from(before).await;
             assert_eq!(
                 repeats.len(),
@@ -181,14 +203,19 @@ async fn a_repeat_goes_out_as_the_last_request_and_leaves_no_trace() {
             let plain = run_session(format, levels, None).await;
             let told: Vec<&str> = plain.iter().map(|(_, actions)| &**actions).collect();
             let says = |what: &str| told.iter().any(|actions| actions.contains(what));
-            let cuts = ["cleared=", "trimmed="].into_iter().any(says);
+            let cuts = ["cleared=", "trimmed=", "dropped="].into_iter().any(says);
             assert!(cuts, "{format:?}, levels {levels}: no cut in {told:?}");
             let prompts = levels == 0 || says("injected=");
             assert!(
                 prompts,
                 "{format:?}, levels {levels}: no prompt in {told:?}"
             );
-            for how in [Repeat::LeastCap, Repeat::Says, Repeat::Codex] {
+            for how in [
+                Repeat::LeastCap,
+                Repeat::Says,
+                Repeat::Codex,
+                Repeat::Claude,
+            ] {
                 let repeated = run_session(format, levels, Some(how)).await;
                 for (nth, (one, other)) in plain.iter().zip(&repeated).enumerate() {
                     assert_eq!(one, other, "{format:?} {how:?}, request {nth}");
@@ -216,8 +243,58 @@ async fn a_request_with_a_cap_of_one_that_repeats_nothing_is_a_turn() {
     let mut sessions = Vec::new();
     for _ in 0..2 {
         let body = json!({"model": "m", "messages": messages, "tools": tools, "max_tokens": 1});
-        sessions.push(send(&client, Format::Chat, &body).await.0);
+        sessions.push(send(&client, Format::Chat, &body, &[]).await.0);
         messages.extend([say("assistant", "yes"), say("user", "And now?")]);
     }
     assert_eq!(sessions[0], sessions[1]);
+}
+
+/// A request of the kind "compaction" gets no prompt, however due one is, and the turn after it gets its own.
+#[tokio::test]
+async fn a_request_that_claude_code_calls_a_compaction_gets_nothing_of_recovery() {
+    let profile = find_profile("anthropic").unwrap();
+    let model = ModelSetup::new(WINDOW).profile(profile).start(reply).await;
+    let proxy = model.provider.proxy().providers(|provider| {
+        if provider.base_url.is_some() {
+            provider.profile = profile;
+        }
+    });
+    let proxy = proxy
+        .model("m", model_with_early_levels(WINDOW))
+        .start()
+        .await;
+    let client = proxy.client();
+    let (mut body, mut prompts) = (
+        json!({"model": "m", "max_tokens": 900, "messages": [say("user", "TASK")],
+            "tools": [{"name": "f", "input_schema": {"type": "object"}}]}),
+        0,
+    );
+    for nth in 0..REQUESTS {
+        let mut other = body.clone();
+        let messages = other["messages"].as_array_mut().unwrap();
+        let last = messages.last_mut().unwrap();
+        let asked = json!({"type": "text", "text": "Summarise all of this."});
+        match last["content"].as_array_mut() {
+            Some(blocks) => blocks.push(asked),
+            None => last["content"] = json!([{"type": "text", "text": "TASK"}, asked]),
+        }
+        let before = model.count();
+        let (_, actions) = send(&client, Format::Messages, &other, &COMPACTS).await;
+        assert!(!actions.contains("injected="), "request {nth}: {actions}");
+        assert_eq!(
+            model.count(),
+            before + 1,
+            "request {nth}: a round of recovery"
+        );
+        let (_, actions) = send(&client, Format::Messages, &body, &[]).await;
+        prompts += usize::from(actions.contains("injected="));
+        let call = json!({"type": "tool_use", "id": format!("call_{nth}"), "name": "f", "input": {"n": nth}});
+        let result = json!({"type": "tool_result", "tool_use_id": format!("call_{nth}"),
+            "content": format!("RESULT-{nth}: {}", words(700, nth))});
+        let messages = body["messages"].as_array_mut().unwrap();
+        messages.push(json!({"role": "assistant", "content": [call]}));
+        messages.push(json!({"role": "user", "content": [result]}));
+    }
+    assert!(prompts > 3, "{prompts} prompts");
+    model.assert_no_faults();
 }

@@ -48,6 +48,7 @@ use crate::{
     proxy::{
         App, FollowedConversation, GuardMode, SessionContext,
         recovery_step::{PromptTiming, RecoveryRules, RecoveryStep},
+        request_options::ClaudeClass,
     },
     recovery::tool::{RecallCount, RecallSource},
     relay::{ModelAnswer, PrecedingText},
@@ -97,7 +98,8 @@ pub fn plan_request(
     let is_bound = policy.profile.past_reasoning == PastReasoning::Refused;
     let begins_anew = is_bound && foreign.last().is_some_and(|last| last.end == u32::MAX);
     let knowledge = SessionKnowledge {
-        is_cold: is_cache_cold(conversation, inherited, target),
+        is_cold: session.options.class == ClaudeClass::Turn
+            && is_cache_cold(conversation, inherited, target),
         leaves_out_reasoning: reasoning.leaves_out_all || begins_anew,
         foreign: if is_bound { Vec::new() } else { foreign },
         ..recall_for_target(app, inherited, target)
