@@ -96,7 +96,8 @@ async fn start_provider(format: Format) -> ScriptedProvider {
             "message": "prompt is too long: 150000 tokens > 100000 maximum"}});
         let made = match count.fetch_add(1, Ordering::Relaxed) {
             0 => return vec![answer("400 Bad Request", "", error.to_string())],
-            1 => {
+            // A refit of late outputs leaves out all of them, and names no id.
+            1 if format != Format::Responses => {
                 let calls = lookups(&String::from_utf8_lossy(&request.body));
                 assert_eq!(calls.len(), LOOKUPS, "there is nothing to look up");
                 whole_answer(format, "", &calls, (500, 90))
@@ -160,6 +161,7 @@ async fn health_is_told_while_large_conversations_are_planned() {
                 "{path}: {longest:?} of {took:?}, idle {idle:?}"
             );
         }
-        assert_eq!(up.count_requests(), 3, "{format:?}");
+        let lookups = usize::from(format != Format::Responses);
+        assert_eq!(up.count_requests(), 2 + lookups, "{format:?}");
     }
 }
