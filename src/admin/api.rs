@@ -132,6 +132,23 @@ fn shorten_word(word: &str) -> String {
     word.chars().take(MAX_WORD).collect()
 }
 
+/// Reads a number that a query names once, of digits only and from `least` to `most`.
+fn read_number(
+    name: &'static str,
+    value: &str,
+    slot: &mut Option<usize>,
+    (least, most): (usize, usize),
+) -> Result<(), Failure> {
+    let is_number = value.bytes().all(|byte| byte.is_ascii_digit());
+    let number = value.parse().ok().filter(|_| is_number);
+    let number = number.filter(|number| (least..=most).contains(number));
+    if number.is_none() || slot.is_some() {
+        return Err(Failure::QueryValue { name, least, most });
+    }
+    *slot = number;
+    Ok(())
+}
+
 fn respond_json(body: &impl Serialize) -> Response<Body> {
     // Types of this API always serialize.
     answer::json_response(StatusCode::OK, serde_json::to_vec(body).unwrap_or_default())

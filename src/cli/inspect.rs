@@ -16,19 +16,16 @@ use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 
 use super::{CommandError, CommandResult};
 use crate::{
-    config::{Config, Environment, Flags, load_config, tokens::find_token_rule},
+    config::{Config, Environment, Flags, load_config},
     conversation::{Conversation, FORMATS, Format},
     guard::{
         Policy,
         explain::ExplainedModel,
         profile::{PROFILES, Profile, find_profile},
     },
-    provider::{Registry, Window, WindowSource, fit_body_to_windows},
-    proxy::plan::{explain_model, explain_request},
+    provider::{Registry, fit_body_to_windows},
+    proxy::plan::{GivenModel, explain_model, explain_request},
 };
-
-/// The profile of unknown providers; every provider accepts what it accepts.
-const STRICTEST: &str = "template";
 
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct InspectArgs {
@@ -110,39 +107,24 @@ fn resolve_model<'c>(
 ) -> Result<(ExplainedModel, Policy<'c>), String> {
     let name = args.model.clone();
     let name = name.or_else(|| conversation.model().map(Into::into));
-    let resolved = registry.resolve_target(name.as_deref().unwrap_or_default(), None);
-    let window = match (args.window, &resolved) {
-        // The model's input limit belongs to the model's window.
-        (Some(tokens), _) => Window {
-            tokens,
-            input: None,
-            taught: None,
-            source: WindowSource::Config,
-        },
-        (None, Ok(target)) => target.window,
-        (None, Err(reason)) => {
-            return Err(match name {
-                Some(_) => format!("{reason} Name another with --model, or give its --window."),
-                None => {
-                    "the request names no model; name one with --model, or give its --window".into()
-                }
-            });
+    let asked = name.as_deref().unwrap_or_default();
+    let resolved = registry.resolve_target(asked, None);
+    let (target, reason) = match resolved {
+        Ok(target) => (Some(target), None),
+        Err(reason) => (None, Some(reason)),
+    };
+    let given = GivenModel {
+        window: args.window,
+        tokens: None,
+        profile: args.profile,
+    };
+    let planned = given.choose_policy(asked, target.as_ref(), config);
+    let (window, policy) = planned.ok_or_else(|| match (&name, reason) {
+        (Some(_), Some(reason)) => {
+            format!("{reason} Name another with --model, or give its --window.")
         }
-    };
-    let target = resolved.ok();
-    let profile = target.as_ref().map(|target| target.provider.config.profile);
-    let profile = args.profile.or(profile).or_else(|| find_profile(STRICTEST));
-    let sent_name = target.as_ref().map(|target| &*target.model);
-    let sent_name = sent_name.or(name.as_deref()).unwrap_or_default();
-    let profile = profile.unwrap_or(&PROFILES[0]).for_model(sent_name);
-    let policy = Policy {
-        profile,
-        window: window.tokens,
-        window_is_guessed: window.is_guessed(),
-        input_limit: window.input,
-        tokens: find_token_rule(sent_name, profile),
-        settings: &config.guard,
-    };
+        _ => "the request names no model; name one with --model, or give its --window".into(),
+    })?;
     let mut model = explain_model(name, target.as_ref(), window, &policy, Some(conversation));
     if args.window.is_some() {
         model.window_source = "--window";

@@ -56,6 +56,25 @@ impl<'a> TextWalk<'a> {
         self.sound
     }
 
+    /// The byte at which the next character begins.
+    pub fn next_byte(&self) -> usize {
+        self.at.min(self.raw.len())
+    }
+
+    /// Passes over so many characters, or to the end.
+    pub fn skip_chars(&mut self, mut count: usize) {
+        while count > 0 {
+            let rest = self.raw.get(self.at..).unwrap_or_default().iter();
+            let is_plain = |byte: &&u8| byte.is_ascii() && **byte != b'\\';
+            let plain = rest.take(count).take_while(is_plain).count();
+            self.at += plain;
+            count -= plain;
+            if count > 0 {
+                count = if self.next().is_some() { count - 1 } else { 0 };
+            }
+        }
+    }
+
     fn read_escape(&mut self) -> Character {
         let at = self.at;
         let mut len = 2;

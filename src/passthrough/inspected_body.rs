@@ -9,7 +9,10 @@ use serde_json::Value;
 use crate::{
     conversation::{Format, edit::Edits},
     error::Failure,
-    http::body::{self, RequestBody},
+    http::{
+        body::{self, RequestBody},
+        tasks::run_beside_tasks,
+    },
     provider::Payload,
     proxy::App,
     wire::model::{NamedModel, shallow_parse},
@@ -65,17 +68,20 @@ pub(super) async fn inspect_body(
     let packed = (unlimited && was_packed).then(|| received.clone());
     let read = unpacked.unwrap_or(received);
     let format = Format::of_request(parts.uri.path(), &parts.headers);
-    let (read, packed) = match format.unfold_compactions(&read) {
+    let is_read = is_json || unlimited;
+    let (unfolded, named) = run_beside_tasks(read.len(), || {
+        let unfolded = format.unfold_compactions(&read);
+        // SECURITY: a body of another type may name another model to its reader.
+        let named = is_read.then(|| shallow_parse(unfolded.as_ref().unwrap_or(&read)).named);
+        (unfolded, named.unwrap_or_default())
+    });
+    let (read, packed) = match unfolded {
         Some(unfolded) => (unfolded, None),
         None => (read, packed),
     };
     Ok(InspectedBody {
         has_body: true,
-        // SECURITY: a body of another type may name another model to its reader.
-        named: match is_json || unlimited {
-            true => shallow_parse(&read).named,
-            false => NamedModel::default(),
-        },
+        named,
         read,
         packed,
         was_packed,

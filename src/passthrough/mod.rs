@@ -38,6 +38,7 @@ use crate::{
         body::{ReceivedBody, RequestBody},
         limit::Hold,
         model_access::{allows_provider, no_such_model, retain_allowed},
+        tasks::run_beside_tasks,
     },
     provider::{OutgoingRequest, Payload, Provider, headers},
     proxy::{
@@ -137,7 +138,7 @@ pub async fn forward_request(
     let counted = counted.map(|format| (format, inspected.read.clone()));
     let estimate = || {
         let (format, body) = counted.clone()?;
-        answer_estimate(app, format, &target, body)
+        run_beside_tasks(body.len(), || answer_estimate(app, format, &target, body))
     };
     if !provider.config.formats.contains(&format)
         && let Some(estimate) = estimate()

@@ -150,7 +150,8 @@ fn choose_candidates(
     let mut candidates = app.registry.choose_candidates(model, chosen)?;
     let names_one = || {
         let in_query = find_model_in_query(parts.uri.query().unwrap_or_default());
-        in_query.names == 0 && shallow_parse(&parsed.bytes).named.names == 1
+        let parse = || shallow_parse(&parsed.bytes).named.names;
+        in_query.names == 0 && run_beside_tasks(parsed.bytes.len(), parse) == 1
     };
     let is_certain = client.is_unlimited() || names_one();
     if !is_certain || !retain_allowed(&mut candidates, &app.registry, client, model) {

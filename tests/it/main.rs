@@ -58,6 +58,7 @@ mod releases;
 mod reload;
 mod replicas;
 mod responses_exchange;
+mod responsive;
 mod rows;
 mod secrets;
 mod session;

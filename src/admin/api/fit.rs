@@ -2,7 +2,7 @@
 //! report.
 //!
 //! The limits of guarded requests apply. The request is planned as the first of a session; nothing is stored
-//! and no provider is asked. The result differs from the request by the guard's edits and the removed
+//! and no provider is asked. The query may give the model's window and tokenizer. The result differs from the request by the guard's edits and the removed
 //! annotations only, byte for byte.
 
 use bytes::Bytes;
@@ -10,21 +10,28 @@ use http::{Response, StatusCode, request::Parts};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::{Requester, shorten_word};
+use super::{Requester, read_number, shorten_word};
 use crate::{
-    conversation::{FORMATS, Format, IndexError},
+    config::tokens::{find_tokenizer, list_tokenizers},
+    conversation::{Conversation, FORMATS, Format, IndexError},
     error::Failure,
-    guard::explain::{ExplainedModel, PlanExplanation, explain_unguarded},
+    guard::explain::{PlanExplanation, explain_unguarded},
     http::{answer, body::RequestBody, model_access::no_such_model, tasks::run_beside_tasks},
     provider::Target,
     proxy::{
         App,
         outgoing::{chosen_provider, look_up_for_client},
-        plan::{explain_model, explain_request, guard_policy},
+        plan::{GivenModel, explain_model, explain_request},
     },
     telemetry::record::RequestRecord,
     wire::{Body, model::shallow_parse},
 };
+
+/// Tokens of a window that a query may give; those of the settings.
+const WINDOWS: (usize, usize) = (1_024, 100_000_000);
+
+/// How often a conversation is gone through: for this plan, for the next two cuts, and to measure it before and after.
+const PASSES: usize = 4;
 
 #[derive(Serialize)]
 struct FitResponse<'a> {
@@ -33,8 +40,17 @@ struct FitResponse<'a> {
     report: &'a PlanExplanation,
 }
 
+/// What the query says of the request.
+#[derive(Debug, Default)]
+struct FitQuery {
+    /// `None`: guessed from the body.
+    format: Option<Format>,
+    model: GivenModel,
+}
+
 /// # Errors
-/// If a limit is exceeded, the body is not JSON, or the requester may not use its model.
+/// If a limit is exceeded, the body is not JSON, the query is wrong, or the requester may not use its model and gives no
+/// window for it.
 pub(super) async fn answer_fit(
     app: &App,
     parts: &Parts,
@@ -42,25 +58,29 @@ pub(super) async fn answer_fit(
     requester: &Requester,
     record: &mut RequestRecord,
 ) -> Result<Response<Body>, Failure> {
-    let format = parse_format(parts.uri.query())?;
+    let query = FitQuery::parse(parts.uri.query())?;
     let client = requester.client.as_ref();
     let running = client.map(|client| client.begin_request()).transpose()?;
     let (limits, inflight) = (&app.config.server, &app.inflight_bytes);
     let received = body.read_unpacked(&parts.headers, limits, inflight).await?;
-    let mut hold = received.hold;
-    let format = format.unwrap_or_else(|| Format::guess_from_body(&received.bytes));
+    let (mut hold, bytes) = (received.hold, received.bytes);
+    let format = query.format;
+    let format = format.unwrap_or_else(|| Format::guess_from_body(&bytes));
     let path = format.path().trim_start_matches('/');
     if client.is_some_and(|client| !client.may_reach(path)) {
         return Err(Failure::PathNotAllowed);
     }
-    let size = received.bytes.len();
-    let fit = || fit_request(app, parts, requester, format, received.bytes);
-    let (request, report) = run_beside_tasks(size, fit)?;
-    let text = request.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&request);
-    let request =
-        serde_json::from_slice(text).map_err(|error| Failure::NotJson(error.to_string()))?;
-    let report = &report;
-    let answer = serde_json::to_vec(&FitResponse { request, report }).unwrap_or_default();
+    let indexed = run_beside_tasks(bytes.len(), || format.index_body(bytes.clone()));
+    let indexed = match indexed {
+        Err(IndexError::NotJson(place)) => return Err(Failure::NotJson(place)),
+        Err(IndexError::Unguardable(reason)) => Err(reason),
+        Ok(conversation) => Ok(conversation),
+    };
+    let work = indexed.as_ref().map_or(0, Conversation::work_bytes);
+    let answer = run_beside_tasks(work.max(bytes.len()) * PASSES, || {
+        let (request, report) = fit_request(app, parts, requester, query.model, bytes, indexed)?;
+        write_answer(&request, &report)
+    })?;
     if !hold.grow(answer.len()) {
         return Err(Failure::Busy);
     }
@@ -69,49 +89,86 @@ pub(super) async fn answer_fit(
     Ok(answer)
 }
 
-/// The format that the query names, as `format=messages`.
-fn parse_format(query: Option<&str>) -> Result<Option<Format>, Failure> {
-    let mut named = None;
-    for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
-        if name != "format" {
-            let (name, known) = (shorten_word(&name), "format");
-            return Err(Failure::QueryUnknown { name, known });
+fn write_answer(request: &[u8], report: &PlanExplanation) -> Result<Vec<u8>, Failure> {
+    let text = request.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(request);
+    let request =
+        serde_json::from_slice(text).map_err(|error| Failure::NotJson(error.to_string()))?;
+    Ok(serde_json::to_vec(&FitResponse { request, report }).unwrap_or_default())
+}
+
+impl FitQuery {
+    /// Reads `format`, `window` and `tokenizer`.
+    ///
+    /// # Errors
+    /// For other parameters, and for values that are none of theirs. The text says what to send.
+    fn parse(query: Option<&str>) -> Result<Self, Failure> {
+        let (mut found, mut window) = (Self::default(), None);
+        for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+            match &*name {
+                "format" => {
+                    let format = Format::from_name(&value);
+                    found.format = Some(format.ok_or_else(|| Failure::UnknownWord {
+                        name: "format",
+                        words: FORMATS.map(Format::name).join(" or "),
+                    })?);
+                }
+                "window" => read_number("window", &value, &mut window, WINDOWS)?,
+                "tokenizer" => {
+                    let rule = find_tokenizer(&value);
+                    found.model.tokens = Some(rule.ok_or_else(|| Failure::UnknownWord {
+                        name: "tokenizer",
+                        words: format!(
+                            "{}, or the name of a model that counts alike, such as claude-opus-5-5",
+                            list_tokenizers().join(", ")
+                        ),
+                    })?);
+                }
+                unknown => {
+                    let (name, known) = (shorten_word(unknown), "format, window and tokenizer");
+                    return Err(Failure::QueryUnknown { name, known });
+                }
+            }
         }
-        let format = Format::from_name(&value);
-        named = Some(format.ok_or_else(|| Failure::UnknownWord {
-            name: "format",
-            words: FORMATS.map(Format::name).join(" or "),
-        })?);
+        found.model.window = window.and_then(|tokens| tokens.try_into().ok());
+        Ok(found)
     }
-    Ok(named)
 }
 
 fn fit_request(
     app: &App,
     parts: &Parts,
     requester: &Requester,
-    format: Format,
+    given: GivenModel,
     request: Bytes,
+    indexed: Result<Conversation, String>,
 ) -> Result<(Bytes, PlanExplanation), Failure> {
-    let indexed = match format.index_body(request.clone()) {
-        Ok(conversation) => Ok(conversation),
-        Err(IndexError::NotJson(place)) => return Err(Failure::NotJson(place)),
-        Err(IndexError::Unguardable(reason)) => Err(reason),
-    };
-    let model = match &indexed {
+    let name = match &indexed {
         Ok(conversation) => conversation.model().map(Into::into).unwrap_or_default(),
         Err(_) => shallow_parse(&request).named.model,
     };
-    let target = choose_target(app, parts, requester, &model)?;
-    let policy = guard_policy(app, &target);
-    let (name, conversation) = (Some(model), indexed.as_ref().ok());
-    let name = name.filter(|name| !name.is_empty());
-    let model = ExplainedModel {
-        calibration: app
-            .ratios
-            .initial_calibration(&target.provider.name, &target.model),
-        ..explain_model(name, Some(&target), target.window, &policy, conversation)
+    let target = match choose_target(app, parts, requester, &name) {
+        Ok(target) => Some(target),
+        Err(Failure::ModelNotFound(_)) if given.window.is_some() => None,
+        Err(Failure::ModelNotFound(reason)) => {
+            let remedy = "A model that the proxy does not know is fitted with ?window=TOKENS.";
+            return Err(Failure::ModelNotFound(format!("{reason} {remedy}")));
+        }
+        Err(failure) => return Err(failure),
     };
+    let planned = given.choose_policy(&name, target.as_ref(), &app.config);
+    // Without a target there is a window.
+    let (window, policy) = planned.ok_or_else(|| no_such_model(&name))?;
+    let conversation = indexed.as_ref().ok();
+    let shown = Some(name).filter(|name| !name.is_empty());
+    let mut model = explain_model(shown, target.as_ref(), window, &policy, conversation);
+    if given.window.is_some() {
+        model.window_source = "?window";
+    }
+    // What was learnt of this model was learnt under its own tokenizer.
+    if let (Some(target), None) = (&target, given.tokens) {
+        let (provider, model_name) = (&target.provider.name, &target.model);
+        model.calibration = app.ratios.initial_calibration(provider, model_name);
+    }
     Ok(match indexed {
         Ok(conversation) => explain_request(&conversation, &policy, model, &app.config.recovery),
         Err(why) => {

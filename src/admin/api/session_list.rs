@@ -4,7 +4,7 @@ use http::Response;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Requester, log_store_failure, respond_json, shorten_word};
+use super::{Requester, log_store_failure, read_number, respond_json, shorten_word};
 use crate::{
     error::{Failure, format_error_chain},
     proxy::App,
@@ -58,13 +58,7 @@ pub(super) fn parse_page(query: Option<&str>) -> Result<(Page, Option<String>), 
                 return Err(Failure::QueryUnknown { name, known });
             }
         };
-        let is_number = value.bytes().all(|byte| byte.is_ascii_digit());
-        let number = value.parse().ok().filter(|_| is_number);
-        let number = number.filter(|number| (least..=most).contains(number));
-        if number.is_none() || slot.is_some() {
-            return Err(Failure::QueryValue { name, least, most });
-        }
-        *slot = number;
+        read_number(name, &value, slot, (least, most))?;
     }
     let page = Page {
         skip: skip.unwrap_or(0),

@@ -51,6 +51,25 @@ pub fn find_token_rule(model: &str, profile: &Profile) -> &'static TokenRule {
         .unwrap_or_else(unknown_model)
 }
 
+/// The rule by the name of a tokenizer: that of a family, or of a model that counts so. A family's is that of the first
+/// models of the table that have it.
+pub fn find_tokenizer(name: &str) -> Option<&'static TokenRule> {
+    let is_family = |rule: &&TokenRule| rule.family.name.eq_ignore_ascii_case(name);
+    let by_family = || table::RULES.iter().chain(table::UNKNOWN).find(is_family);
+    find_by_name(name).or_else(by_family)
+}
+
+/// The names of all families.
+pub fn list_tokenizers() -> Vec<&'static str> {
+    let mut names = Vec::new();
+    for rule in table::RULES.iter().chain(table::UNKNOWN) {
+        if !names.contains(&rule.family.name) {
+            names.push(rule.family.name);
+        }
+    }
+    names
+}
+
 /// The rule of models and engines that nothing is known of.
 pub fn unknown_model() -> &'static TokenRule {
     &table::UNKNOWN[0]
@@ -106,15 +125,15 @@ mod tests {
             ),
             ("anthropic/claude-opus-4.7", ("o200k", 150, 68)),
             ("claude-sonnet-5", ("o200k", 150, 68)),
-            ("google/gemini-2.5-pro", ("Gemma", 100, 40)),
-            ("gemma-3-27b-it", ("Gemma", 100, 40)),
-            ("Qwen/Qwen3-32B", ("Qwen", 100, 40)),
-            ("qwen2.5:7b", ("Qwen", 100, 40)),
-            ("meta-llama/Llama-3.3-70B-Instruct", ("Llama 3", 100, 20)),
-            ("meta.llama3-1-70b-instruct-v1:0", ("Llama 3", 100, 20)),
-            ("meta-llama/llama-4-scout", ("Llama 4", 100, 40)),
-            ("deepseek-chat", ("DeepSeek", 100, 35)),
-            ("devstral-small", ("Tekken", 100, 7)),
+            ("google/gemini-2.5-pro", ("gemma", 100, 40)),
+            ("gemma-3-27b-it", ("gemma", 100, 40)),
+            ("Qwen/Qwen3-32B", ("qwen", 100, 40)),
+            ("qwen2.5:7b", ("qwen", 100, 40)),
+            ("meta-llama/Llama-3.3-70B-Instruct", ("llama-3", 100, 20)),
+            ("meta.llama3-1-70b-instruct-v1:0", ("llama-3", 100, 20)),
+            ("meta-llama/llama-4-scout", ("llama-4", 100, 40)),
+            ("deepseek-chat", ("deepseek", 100, 35)),
+            ("devstral-small", ("tekken", 100, 7)),
             ("moonshotai/kimi-k2", ("o200k", 100, 25)),
             ("glm-4.6", ("o200k", 100, 25)),
             ("x-ai/grok-4", ("o200k", 100, 30)),
@@ -128,10 +147,21 @@ mod tests {
     #[test]
     fn without_a_known_name_the_profile_decides() {
         assert_eq!(find("ours", "openai"), ("o200k", 100, 7));
-        assert_eq!(find("ours", "mistral"), ("Tekken", 100, 7));
+        assert_eq!(find("ours", "mistral"), ("tekken", 100, 7));
         assert_eq!(find("ours", "anthropic"), ("o200k", 115, 68));
         assert_eq!(find("ours", "openrouter"), ("unknown", 100, 20));
-        assert_eq!(find("llama-3.3", "mistral"), ("Llama 3", 100, 20));
+        assert_eq!(find("llama-3.3", "mistral"), ("llama-3", 100, 20));
+    }
+
+    #[test]
+    fn a_tokenizer_is_named_by_its_family_or_a_model() {
+        for name in list_tokenizers() {
+            assert_eq!(find_tokenizer(name).unwrap().family.name, name);
+        }
+        let factor = |name| find_tokenizer(name).map(|rule| (rule.family.name, rule.factor));
+        assert_eq!(factor("O200K"), Some(("o200k", 100)));
+        assert_eq!(factor("anthropic/claude-opus-4.7"), Some(("o200k", 150)));
+        assert_eq!((factor(""), factor("sentencepiece")), (None, None));
     }
 
     #[test]

@@ -48,6 +48,7 @@ pub struct PlanExplanation {
     #[serde(flatten)]
     pub model: ExplainedModel,
     pub profile: &'static str,
+    pub tokens: TokenChange,
     pub window: ExplainedWindow,
     /// Kept free for the answer.
     pub reserve_tokens: u32,
@@ -79,6 +80,15 @@ pub struct ExplainedWindow {
     /// The largest prompt, where lower than the window.
     pub input_limit: Option<u32>,
     pub source: &'static str,
+}
+
+/// Tokens of the whole prompt; `None` where the request is no conversation that could be followed.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct TokenChange {
+    pub before: Option<u32>,
+    pub after: Option<u32>,
+    /// The family by which texts are counted.
+    pub tokenizer: &'static str,
 }
 
 /// What a request is made of; tokens, but for the first two.
@@ -158,9 +168,16 @@ pub fn explain_plan(
     };
     let as_it_came = measure(conversation);
     let reindexed = conversation.format.index_body(fitted.clone());
+    let as_it_goes = reindexed.map_or(as_it_came, |fitted| measure(&fitted));
+    let unfollowed = PlanExplanation::new(policy, model, report.budget, as_it_came);
     let explanation = PlanExplanation {
         answer_cap: report.answer_cap,
-        as_it_goes: reindexed.map_or(as_it_came, |fitted| measure(&fitted)),
+        as_it_goes,
+        tokens: TokenChange {
+            before: Some(as_it_came.prompt),
+            after: Some(as_it_goes.prompt),
+            ..unfollowed.tokens
+        },
         actions: report.format_actions(),
         stands_back: report.stood_back.map(explain_stand_back),
         shortened: report.texts.shortened.clone(),
@@ -170,7 +187,7 @@ pub fn explain_plan(
             None => Some(find_next_removals(conversation, policy, &plan, calibration)),
             Some(_) => None,
         },
-        ..PlanExplanation::new(policy, model, report.budget, as_it_came)
+        ..unfollowed
     };
     (fitted, plan.report, explanation)
 }
@@ -247,6 +264,10 @@ impl PlanExplanation {
     ) -> Self {
         Self {
             profile: policy.profile.name,
+            tokens: TokenChange {
+                tokenizer: policy.tokens.family.name,
+                ..TokenChange::default()
+            },
             window: ExplainedWindow {
                 tokens: policy.window,
                 input_limit: policy.input_limit,

@@ -115,11 +115,12 @@ pub(in crate::guard) fn cut_result(
     let mut marked = None;
     for (piece, chars) in texts.iter().zip(counts) {
         let raw = conversation.raw_bytes(piece.text);
-        let mut walk = TextWalk::new(raw).enumerate().peekable();
+        let (mut walk, mut walked) = (TextWalk::new(raw), start);
         // The byte at which a character of this text begins. Asked for in order.
         let mut find_byte = |index: usize| {
-            while walk.next_if(|(at, _)| start + at < index).is_some() {}
-            walk.peek().map_or(raw.len(), |(_, character)| character.at)
+            walk.skip_chars(index.saturating_sub(walked));
+            walked = walked.max(index);
+            walk.next_byte()
         };
         let (mut left, mut from) = (Vec::new(), 0);
         for (nth, gap) in gaps.iter().enumerate() {

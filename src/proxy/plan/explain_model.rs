@@ -3,7 +3,11 @@
 use bytes::Bytes;
 
 use crate::{
-    config::{ModelConfig, RecoveryConfig},
+    config::{
+        Config, ModelConfig, RecoveryConfig,
+        profile::{PROFILES, Profile, find_profile},
+        tokens::{TokenRule, find_token_rule},
+    },
     conversation::Conversation,
     guard::{
         self, PastAnswers, Policy,
@@ -11,9 +15,54 @@ use crate::{
         explain::{ExplainedModel, PlanExplanation, explain_plan},
     },
     health::limits::{HealthLimits, choose_health_limits},
-    provider::{Target, Window},
+    provider::{Target, Window, WindowSource},
     recovery::RecoveryHold,
 };
+
+/// The profile of unknown providers; every provider accepts what it accepts.
+const STRICTEST: &str = "template";
+
+/// What is said of a model beside the request, in place of what is known.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GivenModel {
+    /// Tokens.
+    pub window: Option<u32>,
+    pub tokens: Option<&'static TokenRule>,
+    pub profile: Option<&'static Profile>,
+}
+
+impl GivenModel {
+    /// How a request for the model `name` is planned. `None` if nobody serves the model and no window is given.
+    pub fn choose_policy<'c>(
+        self,
+        name: &str,
+        target: Option<&Target>,
+        config: &'c Config,
+    ) -> Option<(Window, Policy<'c>)> {
+        // The model's input limit belongs to the model's window.
+        let given = self.window.map(|tokens| Window {
+            tokens,
+            input: None,
+            taught: None,
+            source: WindowSource::Config,
+        });
+        let window = given.or_else(|| target.map(|target| target.window))?;
+        let known = target.map(|target| target.provider.config.profile);
+        let profile = self.profile.or(known).or_else(|| find_profile(STRICTEST));
+        let sent_name = target.map_or(name, |target| &*target.model);
+        let profile = profile.unwrap_or(&PROFILES[0]).for_model(sent_name);
+        let by_name = || find_token_rule(sent_name, profile);
+        let policy = Policy {
+            profile,
+            window: window.tokens,
+            window_is_guessed: window.is_guessed(),
+            input_limit: window.input,
+            tokens: self.tokens.unwrap_or_else(by_name),
+            settings: &config.guard,
+        };
+        Some((window, policy))
+    }
+}
 
 /// `target` is `None` where nobody serves the model, and `conversation` where the request has none.
 pub fn explain_model(

@@ -28,7 +28,7 @@ use self::{
 };
 pub use self::{
     compaction_step::begin_compaction,
-    explain_model::{explain_model, explain_request},
+    explain_model::{GivenModel, explain_model, explain_request},
     plan_log::{log_cuts, log_plan, note_plan},
     planned_request::{PlannedRequest, guard_policy},
     refit::{

@@ -1,6 +1,7 @@
 //! `POST fit`: it returns what a provider would get, and asks no provider.
 
 mod apart;
+mod given;
 mod pins;
 mod reasoning;
 

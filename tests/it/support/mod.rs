@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "tests and benches use different parts of it")]
 
 pub(crate) mod agent;
+pub(crate) mod answers;
 pub(crate) mod balancer;
 pub(crate) mod block_cache;
 pub(crate) mod bound;
