@@ -132,6 +132,14 @@ fn prompt(body: &Value) -> Value {
         .into()
 }
 
+/// The same without the ids of the model's entries, which count its answers.
+fn without_ids(mut prompt: Value) -> Value {
+    for entry in prompt["input"].as_array_mut().into_iter().flatten() {
+        entry.as_object_mut().unwrap().remove("id");
+    }
+    prompt
+}
+
 /// Runs a session; `how`: each of its requests is repeated so, twice. Returns what the provider read of each request of the
 /// session, without the repeats, and what the client was told.
 async fn run_session(format: Format, levels: usize, how: Option<Repeat>) -> Vec<(Value, String)> {
@@ -187,7 +195,7 @@ async fn run_session(format: Format, levels: usize, how: Option<Repeat>) -> Vec<
                 "{format:?} {how:?}, request {nth}"
             );
         }
-        told.push((prompt(&sent), actions));
+        told.push((without_ids(prompt(&sent)), actions));
         messages.extend(step(nth));
     }
     sessions.dedup();
