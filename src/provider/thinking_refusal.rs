@@ -57,6 +57,11 @@ pub fn names_binding(body: &[u8]) -> bool {
     read_error_sentences(body).any(|text| block_binding::names_binding(&text))
 }
 
+/// Whether an error refuses the member by which thinking was to be dropped, by the name that it had.
+pub fn refuses_name(body: &[u8], sent: MismatchField) -> bool {
+    read_error_sentences(body).any(|text| sent.is_refused_in(&text))
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};

@@ -47,6 +47,8 @@ pub struct SessionContext {
     pub app: Arc<App>,
     pub inherited: InheritedSession,
     pub options: RequestOptions,
+    /// The request says which reasoning the model reads.
+    pub names_reasoning: bool,
     /// For the log, the metrics and the trace.
     pub notes: RequestNotes,
 }

@@ -2,6 +2,7 @@
 //! session remembers that, and the client is told.
 
 mod answer_shape;
+mod forgotten;
 mod host;
 mod in_messages;
 mod left_out;

@@ -187,8 +187,11 @@ impl Attempt {
             Refusal::Thinking(refused) => {
                 return self.remedy.prepare(request, placed, extras, *refused);
             }
-            Refusal::ToDrop { named } => {
+            Refusal::ToDrop { named, by_name } => {
                 let remedy = &mut self.remedy;
+                if *by_name && remedy.rename_drop(request, placed, extras) {
+                    return true;
+                }
                 return remedy.prepare_without_drop(request, placed, extras, *named);
             }
             Refusal::Additions => {

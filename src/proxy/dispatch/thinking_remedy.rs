@@ -2,7 +2,8 @@
 //! signature is of no use.
 //!
 //! First the same request asks the provider to drop the thinking that does not fit. That keeps all other thinking, but it
-//! needs a header and a member that not every host takes. Then a plan without any thinking goes out. Each is tried once.
+//! needs a header and a member that not every host takes, nor by the same name: one that refuses the name is asked by the
+//! other. Then a plan without any thinking goes out. Each is tried once.
 //! The session remembers what was accepted. The provider remembers nothing, so each later request asks again to drop
 //! thinking. A plan without thinking begins anew in the guard's memory.
 //!
@@ -39,6 +40,8 @@ pub(super) struct ThinkingRemedy {
     /// The answer for the client if nothing helps.
     first: Option<ProviderReply>,
     asked_to_drop: bool,
+    /// The member that asks for it had its other name.
+    renamed: bool,
     /// The provider refused to drop thinking, and named the member that it does not take.
     drop_refused: bool,
     left_out: bool,
@@ -142,6 +145,22 @@ impl ThinkingRemedy {
     ) -> bool {
         self.drop_refused |= named;
         self.leave_out(request, placed, extras)
+    }
+
+    /// After a host refused the name of the member: the other name, once.
+    pub(super) fn rename_drop(
+        &mut self,
+        request: &ClientRequest,
+        placed: &PlacedRequest,
+        extras: &mut Extras,
+    ) -> bool {
+        let is_first = !std::mem::replace(&mut self.renamed, true);
+        if is_first {
+            self.asked_to_drop = true;
+            extras.drop_by = extras.drop_by.map(MismatchField::other);
+            warn_of_refusal(request, placed, "with the other name of the member");
+        }
+        is_first
     }
 
     /// Keeps the first refusal of thinking, which the client gets if nothing helps.

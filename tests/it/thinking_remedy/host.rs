@@ -15,6 +15,8 @@ pub(super) struct BoundHost {
     pub(super) takes_binding: bool,
     /// How it names the member.
     pub(super) field: &'static str,
+    /// Its refusal of stale thinking names the member.
+    pub(super) names_field: bool,
 }
 
 impl Default for BoundHost {
@@ -23,6 +25,7 @@ impl Default for BoundHost {
             is_new_account: true,
             takes_binding: true,
             field: "prefix_mismatch_behavior",
+            names_field: true,
         }
     }
 }
@@ -45,6 +48,11 @@ impl BoundHost {
     }
 
     pub(super) fn bound_message(&self, path: &str) -> String {
+        if !self.names_field {
+            return format!(
+                "{path}: Invalid `signature` in `thinking` block. The block is bound to a different conversation."
+            );
+        }
         format!(
             "{path}: Invalid `signature` in `thinking` block. The block is bound to a different conversation. Remove \
              the block, or set `thinking.block_binding.{}` to \"drop_block\". That setting requires the `{BETA}` value \
@@ -59,6 +67,14 @@ impl BoundHost {
         let has_beta = betas.split(',').any(|beta| beta == BETA);
         let binding = &body["thinking"]["block_binding"];
         let is_known = has_beta && self.takes_binding && !binding[self.field].is_null();
+        let members = binding.as_object().into_iter().flatten();
+        let wrong = members
+            .map(|(name, _)| name)
+            .find(|name| *name != self.field);
+        if let Some(name) = wrong.filter(|_| self.takes_binding && has_beta) {
+            let at = format!("thinking.adaptive.block_binding.{name}");
+            return refusal(&format!("{at}: Extra inputs are not permitted"));
+        }
         if !binding.is_null() && !is_known {
             return refusal(EXTRA_INPUTS);
         }
