@@ -6,6 +6,7 @@ mod forgotten;
 mod host;
 mod in_messages;
 mod left_out;
+mod named_block;
 mod refused;
 
 use plimsoll::guard::profile::find_profile;

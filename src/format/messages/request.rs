@@ -3,7 +3,7 @@
 use crate::{
     conversation::{Author, BlockKind, Conversation},
     format::values::{find_member, has_type, parse_field},
-    json::scan::{JsonKind, Span},
+    json::scan::{JsonKind, JsonScanner, Span},
 };
 
 pub(in crate::format) const CAPS: &[&str] = &["max_tokens"];
@@ -49,6 +49,20 @@ pub(in crate::format) fn managed_by_provider(conversation: &Conversation) -> Opt
             })
     });
     compacted.then_some("compaction")
+}
+
+impl Conversation {
+    /// The item that is the entry of `messages` at `nth`, where that is one item.
+    pub(crate) fn find_entry(&self, nth: usize) -> Option<usize> {
+        let list = self.find_field("messages")?.value;
+        let mut scan = JsonScanner::new(&self.body, list.start as usize);
+        let mut starts = Vec::new();
+        let walked =
+            scan.walk_array(|scan| scan.take_value().map(|(span, _)| starts.push(span.start)));
+        walked.ok()?;
+        let start = *starts.get(nth)?;
+        self.items.iter().position(|item| item.span.start == start)
+    }
 }
 
 /// Whether an edit of `context_management` keeps the conversation inside the window. Results that are cleared by the number

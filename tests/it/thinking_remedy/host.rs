@@ -17,6 +17,8 @@ pub(super) struct BoundHost {
     pub(super) field: &'static str,
     /// Its refusal of stale thinking names the member.
     pub(super) names_field: bool,
+    /// A header of that refusal names the first block that does not fit.
+    pub(super) names_block: bool,
 }
 
 impl Default for BoundHost {
@@ -26,6 +28,7 @@ impl Default for BoundHost {
             takes_binding: true,
             field: "prefix_mismatch_behavior",
             names_field: true,
+            names_block: false,
         }
     }
 }
@@ -38,6 +41,8 @@ pub(super) fn error_body(message: &str) -> String {
 pub(super) fn refusal(message: &str) -> Vec<ProviderStep> {
     vec![answer("400 Bad Request", "", error_body(message))]
 }
+
+pub(super) const BLOCK_HEADER: &str = "anthropic-thinking-prefix-mismatch";
 
 pub(super) const EXTRA_INPUTS: &str =
     "thinking.adaptive.block_binding: Extra inputs are not permitted";
@@ -87,6 +92,11 @@ impl BoundHost {
             let kind = match binding[self.field].as_str() {
                 Some("drop_block") => "thinking_dropped",
                 None if !self.is_new_account => "thinking_mismatch_allowed",
+                _ if self.names_block => {
+                    let header = format!("{BLOCK_HEADER}: block={path};kind=content\r\n");
+                    let body = error_body(&self.bound_message(path));
+                    return vec![answer("400 Bad Request", &header, body)];
+                }
                 _ => return refusal(&self.bound_message(path)),
             };
             changes.push(json!({"type": kind, "path": path, "reason": "prefix_binding_mismatch"}));
