@@ -1,7 +1,7 @@
 //! Detects that a provider refuses thinking of earlier answers, in any wrapping of the error: gateways quote it, with
 //! escapes or without quotes. Judged by the leading clause, as AWS asks.
 
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 
 use super::overflow::read_error_sentences;
 use crate::format::{
@@ -55,6 +55,20 @@ pub fn detect_thinking_refusal(status: StatusCode, body: &[u8]) -> Option<Thinki
 /// Whether an error is about the member or the header by which the proxy asks for thinking to be dropped.
 pub fn names_binding(body: &[u8]) -> bool {
     read_error_sentences(body).any(|text| block_binding::names_binding(&text))
+}
+
+/// The entry of `messages` with the first block that does not fit, as Anthropic's header of the refusal names it
+/// (`block=messages.3.content.0;kind=…`).
+pub fn read_stale_entry(headers: &HeaderMap) -> Option<usize> {
+    let value = headers.get("anthropic-thinking-prefix-mismatch")?;
+    let mut members = value.to_str().ok()?.split(';');
+    let block = members.find_map(|it| it.trim().strip_prefix("block=messages."))?;
+    block.split('.').next()?.parse().ok()
+}
+
+/// Whether an error refuses the member by which thinking was to be dropped, by the name that it had.
+pub fn refuses_name(body: &[u8], sent: MismatchField) -> bool {
+    read_error_sentences(body).any(|text| sent.is_refused_in(&text))
 }
 
 #[cfg(test)]

@@ -49,6 +49,8 @@ pub struct SessionContext {
     pub options: RequestOptions,
     /// The request that this one repeats to keep the provider's cache warm.
     pub repeated: Option<Arc<LastRequest>>,
+    /// The request says which reasoning the model reads.
+    pub names_reasoning: bool,
     /// For the log, the metrics and the trace.
     pub notes: RequestNotes,
 }

@@ -45,7 +45,7 @@ use crate::{
         model_access::{no_such_model, retain_allowed},
         tasks::run_beside_tasks,
     },
-    provider::ModelCandidates,
+    provider::{ModelCandidates, Target},
     session::{self, InheritedSession, SessionHint},
     telemetry::record::{RequestNotes, RequestRecord},
     wire::{
@@ -96,11 +96,12 @@ pub async fn exchange_body(
 
     // 3. The index.
     let (size, format) = (bytes.len(), incoming.format);
-    let parsed = run_beside_tasks(size, || parse_request(format, bytes))?;
+    let mut parsed = run_beside_tasks(size, || parse_request(format, bytes))?;
     record.set_model(&parsed.model);
 
     // 4. The model.
     let candidates = choose_candidates(app, &incoming, &parsed)?;
+    leave_out_forgotten(&mut parsed, &candidates);
 
     // 5. The session, and what other replicas learnt.
     let headers = &incoming.parts.headers;
@@ -162,7 +163,19 @@ fn choose_candidates(
     Ok(candidates)
 }
 
-/// Step 5: finds the session and, for a repeat, the request that it repeats; and takes over what other replicas learnt. `None` if there is no conversation to follow.
+/// Takes reasoning of earlier turns out of the sizes where all candidates are known to forget it.
+fn leave_out_forgotten(parsed: &mut ParsedRequest, candidates: &ModelCandidates) {
+    let forgets = |target: &Target| target.provider.find_notes(&target.model).forgets_turns;
+    let conversation = parsed.conversation.as_mut().and_then(Arc::get_mut);
+    if let Some(conversation) = conversation.filter(|it| !it.names_reasoning_context())
+        && candidates.targets().all(forgets)
+    {
+        conversation.leave_out_earlier_reasoning();
+    }
+}
+
+/// Step 5: finds the session and, for a repeat, the request that it repeats; and takes over what other replicas learnt.
+/// `None` if there is no conversation to follow.
 async fn inherit_session(
     app: &App,
     incoming: &IncomingRequest<'_>,
@@ -214,7 +227,12 @@ fn join_request(
     notes: &RequestNotes,
 ) -> ClientRequest {
     let parts = incoming.parts;
+    let names_reasoning = || {
+        let conversation = parsed.conversation.as_ref();
+        conversation.is_some_and(|it| it.names_reasoning_context())
+    };
     let session = inherited.map(|(inherited, repeated)| SessionContext {
+        names_reasoning: names_reasoning(),
         app: Arc::clone(app),
         inherited,
         options,

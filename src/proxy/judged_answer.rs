@@ -15,3 +15,9 @@ pub fn reported_tokens(response: &ResponseSummary) -> Option<u32> {
     let tokens = response.usage.map(|usage| usage.prompt_tokens);
     tokens.filter(|&tokens| tokens > 0)
 }
+
+/// The tokens of all that was sent: those that the provider reported, and those that it says it cleared before it counted.
+/// What compares an estimate with a count takes this one.
+pub fn counted_tokens(response: &ResponseSummary) -> Option<u32> {
+    reported_tokens(response).map(|tokens| tokens.saturating_add(response.cleared_tokens))
+}

@@ -6,6 +6,9 @@
 //! - What a session learnt when a provider refused thinking. The session's state holds the same, but a client that
 //!   edits its history in each request continues a state from before the refusal. After a restart, the provider
 //!   refuses such a session once more.
+//! - Which answers in the midst of a session have reasoning that does not fit any more. After a restart, that before them is
+//!   refused no more than before, and that in them is once more.
+//! - Which reasoning its last answer said was not read, since OpenAI repeats that. After a restart it counts once more.
 
 use std::{num::NonZeroUsize, ops::Range};
 
@@ -14,7 +17,9 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    config::profile::is_other_family, format::block_binding::MismatchField, store::SessionId,
+    config::profile::is_other_family,
+    format::{InputChanges, block_binding::MismatchField},
+    store::SessionId,
 };
 
 /// Sessions of which either is remembered; beyond this the least recently used one is forgotten.
@@ -59,6 +64,10 @@ pub struct ReasoningMemory {
 pub struct ReasoningBySession {
     makers: Mutex<LruCache<SessionId, Vec<Answered>>>,
     lessons: Mutex<LruCache<(SessionId, Maker), ReasoningMemory>>,
+    /// The answers whose reasoning did not fit any more, while that before them did.
+    gaps: Mutex<LruCache<SessionId, Range<u32>>>,
+    /// The ids of reasoning that the newest answer said the model did not read.
+    unread: Mutex<LruCache<SessionId, Vec<u64>>>,
 }
 
 /// The model that gave the answers from a place on. The place of an answer is the number of the client's messages
@@ -74,6 +83,8 @@ impl Default for ReasoningBySession {
         Self {
             makers: Mutex::new(LruCache::new(MAX_SESSIONS)),
             lessons: Mutex::new(LruCache::new(MAX_SESSIONS)),
+            gaps: Mutex::new(LruCache::new(MAX_SESSIONS)),
+            unread: Mutex::new(LruCache::new(MAX_SESSIONS)),
         }
     }
 }
@@ -85,6 +96,23 @@ impl ReasoningBySession {
 
     pub fn note_lesson(&self, session: SessionId, model: Maker, learnt: ReasoningMemory) {
         self.lessons.lock().put((session, model), learnt);
+    }
+
+    /// The places of answers whose reasoning stays out, while that before them is kept.
+    pub fn find_gap(&self, session: SessionId) -> Option<Range<u32>> {
+        self.gaps.lock().get(&session).cloned()
+    }
+
+    pub fn note_gap(&self, session: SessionId, gap: Range<u32>) {
+        self.gaps.lock().put(session, gap);
+    }
+
+    /// Marks what the session's answer before said of its reasoning too.
+    pub fn mark_repeated(&self, session: SessionId, changes: &mut InputChanges) {
+        let mut unread = self.unread.lock();
+        if !changes.is_empty() || unread.contains(&session) {
+            changes.mark_repeated(unread.get_or_insert_mut(session, Vec::new));
+        }
     }
 
     /// Notes which model gave the answer at `place`. The model `before` gave the previous answer.

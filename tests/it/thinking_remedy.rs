@@ -2,9 +2,11 @@
 //! session remembers that, and the client is told.
 
 mod answer_shape;
+mod forgotten;
 mod host;
 mod in_messages;
 mod left_out;
+mod named_block;
 mod refused;
 
 use plimsoll::guard::profile::find_profile;

@@ -3,13 +3,16 @@
 
 use crate::{
     format::values::{skip_value, take_raw_text, walk_if_object},
-    json::scan::{JsonScanner, MalformedJson},
+    json::{
+        scan::{JsonScanner, MalformedJson},
+        text::digest_text,
+    },
 };
 
 /// The member of an answer.
 pub(in crate::format) const INPUT_CHANGES: &[u8] = b"input_transformations";
 
-/// Why a block does not fit any more; those of Anthropic and Bedrock, then OpenAI's.
+/// Why a block is not what the model reads; those of Anthropic and Bedrock, then OpenAI's.
 const REASONS: [&str; 9] = [
     "prefix_binding_mismatch",
     "model_binding_mismatch",
@@ -19,51 +22,120 @@ const REASONS: [&str; 9] = [
     "model_mismatch",
     "organization_mismatch",
     "end_user_mismatch",
-    "turn_boundary",
+    TURN_BOUNDARY,
 ];
+
+/// The model, or the request's `reasoning.context`, reads the running turn's reasoning only: forgetting by rule, no loss.
+const TURN_BOUNDARY: &str = "turn_boundary";
 
 /// The label of all other reasons.
 const OTHER_REASON: &str = "other";
 
-/// Counts of blocks of thinking that did not fit, by reason: those that the provider dropped, and those that it gave to
-/// the model all the same.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct InputChanges {
-    dropped: [u32; REASONS.len() + 1],
-    allowed: [u32; REASONS.len() + 1],
+/// Entries that are read of one answer.
+const MAX_ENTRIES: usize = 1_024;
+
+/// What became of a block of thinking in the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Dropped,
+    /// It does not fit, and the model got it all the same.
+    Allowed,
+    Forgotten,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    fate: Fate,
+    reason: &'static str,
+    /// The digest of OpenAI's id, by which an entry that is repeated is known.
+    id: Option<u64>,
+    /// An earlier answer of the session had it too.
+    is_repeated: bool,
+}
+
+/// What became of blocks of thinking in a request. OpenAI repeats its list in each later answer that has the items: counts
+/// are of entries that are new.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InputChanges(Vec<Entry>);
+
 impl InputChanges {
+    fn count(&self, fate: Fate) -> u32 {
+        let new = self.0.iter().filter(|it| !it.is_repeated);
+        new.filter(|it| it.fate == fate).count() as u32
+    }
+
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub fn count_dropped(&self) -> u32 {
-        self.dropped.iter().sum()
+        self.count(Fate::Dropped)
     }
 
     pub fn count_allowed(&self) -> u32 {
-        self.allowed.iter().sum()
+        self.count(Fate::Allowed)
+    }
+
+    /// Reasoning of earlier turns that the model does not read by its rule.
+    pub fn count_forgotten(&self) -> u32 {
+        self.count(Fate::Forgotten)
+    }
+
+    /// Whether the model read all thinking that was sent, but for what is known to be forgotten.
+    pub fn is_all_read(&self) -> bool {
+        let mut dropped = self.0.iter().filter(|it| it.fate == Fate::Dropped);
+        dropped.next().is_none() && self.count_forgotten() == 0
+    }
+
+    /// Marks the entries that an earlier answer had too. `known`: the ids that it reported, replaced by those of this one.
+    pub fn mark_repeated(&mut self, known: &mut Vec<u64>) {
+        for entry in &mut self.0 {
+            entry.is_repeated = entry.id.is_some_and(|id| known.binary_search(&id).is_ok());
+        }
+        known.clear();
+        known.extend(self.0.iter().filter_map(|it| it.id));
+        known.sort_unstable();
     }
 
     /// What became of the blocks, why, and how many they are, where there are any.
     pub fn list_counts(&self) -> impl Iterator<Item = (&'static str, &'static str, u32)> {
-        let reasons = || REASONS.into_iter().chain([OTHER_REASON]);
-        let dropped = reasons().zip(self.dropped);
-        let dropped = dropped.map(|(reason, count)| ("dropped", reason, count));
-        let allowed = reasons().zip(self.allowed);
-        let allowed = allowed.map(|(reason, count)| ("allowed", reason, count));
-        dropped.chain(allowed).filter(|(_, _, count)| *count > 0)
+        let fates = [
+            ("dropped", Fate::Dropped),
+            ("allowed", Fate::Allowed),
+            ("forgotten", Fate::Forgotten),
+        ];
+        let of = move |(name, fate)| {
+            let reasons = REASONS.into_iter().chain([OTHER_REASON]);
+            reasons.map(move |reason| {
+                let same = self.0.iter().filter(|it| !it.is_repeated);
+                let same = same.filter(|it| (it.fate, it.reason) == (fate, reason));
+                (name, reason, same.count() as u32)
+            })
+        };
+        let counts = fates.into_iter().flat_map(of);
+        counts.filter(|(_, _, count)| *count > 0)
     }
 
     /// `action`: OpenAI's, whose entries are `{"id", "type": "reasoning", "action": "removed", "reason"}` (its SDK's types).
-    fn add_entry(&mut self, kind: &[u8], action: &[u8], reason: &[u8]) {
-        let mut reasons = REASONS.iter();
-        let known = reasons.position(|known| known.as_bytes() == reason);
-        let counts = match kind {
-            b"thinking_dropped" => &mut self.dropped,
-            b"thinking_mismatch_allowed" => &mut self.allowed,
-            b"reasoning" if action == b"removed" => &mut self.dropped,
+    fn add_entry(&mut self, kind: &[u8], action: &[u8], reason: &[u8], id: &[u8]) {
+        let mut reasons = REASONS.into_iter();
+        let known = reasons.find(|known| known.as_bytes() == reason);
+        let reason = known.unwrap_or(OTHER_REASON);
+        let fate = match kind {
+            b"thinking_dropped" => Fate::Dropped,
+            b"thinking_mismatch_allowed" => Fate::Allowed,
+            b"reasoning" if action == b"removed" && reason == TURN_BOUNDARY => Fate::Forgotten,
+            b"reasoning" if action == b"removed" => Fate::Dropped,
             _ => return,
         };
-        let count = &mut counts[known.unwrap_or(REASONS.len())];
-        *count = count.saturating_add(1);
+        if self.0.len() < MAX_ENTRIES {
+            self.0.push(Entry {
+                fate,
+                reason,
+                id: (!id.is_empty()).then(|| digest_text(id) as u64),
+                is_repeated: false,
+            });
+        }
     }
 }
 
@@ -77,17 +149,18 @@ pub(in crate::format) fn read_input_changes(
     }
     let mut changes = InputChanges::default();
     scan.walk_array(|scan| {
-        let (mut kind, mut action, mut reason) = (&b""[..], &b""[..], &b""[..]);
+        let [mut kind, mut action, mut reason, mut id] = [&b""[..]; 4];
         walk_if_object(scan, |scan, key| {
             match key.raw_bytes(json) {
                 b"type" => kind = take_raw_text(json, scan)?,
                 b"action" => action = take_raw_text(json, scan)?,
                 b"reason" => reason = take_raw_text(json, scan)?,
+                b"id" => id = take_raw_text(json, scan)?,
                 _ => skip_value(scan)?,
             }
             Ok(())
         })?;
-        changes.add_entry(kind, action, reason);
+        changes.add_entry(kind, action, reason, id);
         Ok::<_, MalformedJson>(())
     })?;
     Ok(Some(changes))
@@ -128,6 +201,37 @@ mod tests {
         assert_eq!(read("[]"), Some(InputChanges::default()));
         for other in ["null", "{}", "7", "\"x\""] {
             assert_eq!(read(other), None);
+        }
+    }
+
+    #[test]
+    fn what_is_forgotten_by_rule_is_no_loss_and_what_is_repeated_counts_once() {
+        let removed = |id: &str, reason: &str| {
+            format!(r#"{{"id":"{id}","type":"reasoning","action":"removed","reason":"{reason}"}}"#)
+        };
+        let (old, lost) = (
+            removed("rs_1", "turn_boundary"),
+            removed("rs_2", "prefix_mismatch"),
+        );
+        let (mut known, newer) = (Vec::new(), removed("rs_3", "turn_boundary"));
+        for (list, forgotten, dropped, all_read) in [
+            (old.clone(), 1, 0, false),
+            (old.clone(), 0, 0, true),
+            (format!("{old},{lost}"), 0, 1, false),
+            // It is repeated, and still no part of the prompt.
+            (format!("{old},{lost},{newer}"), 1, 0, false),
+            (String::new(), 0, 0, true),
+        ] {
+            let mut changes = read(&format!("[{list}]")).unwrap();
+            changes.mark_repeated(&mut known);
+            assert_eq!(
+                (
+                    changes.count_forgotten(),
+                    changes.count_dropped(),
+                    changes.is_all_read()
+                ),
+                (forgotten, dropped, all_read)
+            );
         }
     }
 }

@@ -29,6 +29,8 @@ pub enum AnswerEvent {
     Usage(UsageReport),
     /// What became of the thinking in the request. It replaces what an earlier event said.
     InputChanges(InputChanges),
+    /// Tokens of the request that the provider cleared by its own edits, as the request asked: its counts leave them out.
+    Cleared(u32),
     Finish(Finish),
     /// The provider reports an error inside the answer.
     Error,

@@ -25,6 +25,8 @@ pub struct ResponseSummary {
     /// The digest of the first choice's calls with their names and arguments; 0 without calls.
     pub calls: u32,
     pub input_changes: InputChanges,
+    /// Tokens that the provider cleared before it counted.
+    pub cleared_tokens: u32,
     /// There was a finish reason.
     pub finished: bool,
     /// The answer reached its cap.
@@ -64,7 +66,8 @@ impl ResponseSummarizer {
             match event {
                 AnswerEvent::Text(text) => self.add_text(text.raw_bytes(json)),
                 AnswerEvent::Call(call) => self.add_call(json, call),
-                AnswerEvent::InputChanges(changes) => self.summary.input_changes = *changes,
+                AnswerEvent::InputChanges(changes) => self.summary.input_changes = changes.clone(),
+                AnswerEvent::Cleared(tokens) => self.summary.cleared_tokens = *tokens,
                 AnswerEvent::Usage(report) => self.add_usage(report.usage),
                 AnswerEvent::Finish(finish) => self.add_finish(json, *finish),
                 AnswerEvent::Error => self.summary.error = true,
@@ -136,6 +139,7 @@ impl ResponseSummarizer {
     pub fn begin_answer(&mut self) {
         self.summary.usage = None;
         self.summary.input_changes = InputChanges::default();
+        self.summary.cleared_tokens = 0;
     }
 
     pub fn mark_unreadable(&mut self) {

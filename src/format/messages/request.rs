@@ -3,7 +3,7 @@
 use crate::{
     conversation::{Author, BlockKind, Conversation},
     format::values::{find_member, has_type, parse_field},
-    json::scan::{JsonKind, Span},
+    json::scan::{JsonKind, JsonScanner, Span},
 };
 
 pub(in crate::format) const CAPS: &[&str] = &["max_tokens"];
@@ -12,9 +12,6 @@ pub(in crate::format) const TOOL_LISTS: &[&str] = &["tools"];
 
 /// Servers whose tools the provider calls.
 pub(in crate::format) const TOOL_SERVERS: &str = "mcp_servers";
-
-/// Edits of `context_management` by which the provider keeps the conversation inside the window.
-const FITTING_EDITS: [&str; 2] = ["compact_20260112", "clear_tool_uses_20250919"];
 
 /// Requests whose history is the provider's, or is to be summarised by it.
 const HELD_BY_PROVIDER: [&str; 2] = ["thread", "compaction"];
@@ -34,7 +31,7 @@ pub(in crate::format) fn begins_turns_with_thinking(conversation: &Conversation)
 pub(in crate::format) fn managed_by_provider(conversation: &Conversation) -> Option<&'static str> {
     let management = parse_field(conversation, "context_management");
     let mut edits = management["edits"].as_array().into_iter().flatten();
-    if edits.any(|edit| FITTING_EDITS.iter().any(|kind| edit["type"] == *kind)) {
+    if edits.any(fits_window) {
         return Some("context_management");
     }
     let mut held = HELD_BY_PROVIDER.into_iter();
@@ -52,6 +49,29 @@ pub(in crate::format) fn managed_by_provider(conversation: &Conversation) -> Opt
             })
     });
     compacted.then_some("compaction")
+}
+
+impl Conversation {
+    /// The item that is the entry of `messages` at `nth`, where that is one item.
+    pub(crate) fn find_entry(&self, nth: usize) -> Option<usize> {
+        let list = self.find_field("messages")?.value;
+        let mut scan = JsonScanner::new(&self.body, list.start as usize);
+        let mut starts = Vec::new();
+        let walked =
+            scan.walk_array(|scan| scan.take_value().map(|(span, _)| starts.push(span.start)));
+        walked.ok()?;
+        let start = *starts.get(nth)?;
+        self.items.iter().position(|item| item.span.start == start)
+    }
+}
+
+/// Whether an edit of `context_management` keeps the conversation inside the window. Results that are cleared by the number
+/// of calls do not: Claude Code asks for that in each request once a session goes on after a long pause.
+fn fits_window(edit: &serde_json::Value) -> bool {
+    match edit["type"].as_str() {
+        Some("clear_tool_uses_20250919") => edit["trigger"]["type"] != "tool_uses",
+        kind => kind == Some("compact_20260112"),
+    }
 }
 
 /// The structure that the answer must have.

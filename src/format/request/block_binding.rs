@@ -52,6 +52,19 @@ impl MismatchField {
         }
     }
 
+    /// The other name. AWS documents one for Bedrock, and clients send the other there.
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Prefix => Self::Any,
+            Self::Any => Self::Prefix,
+        }
+    }
+
+    /// Whether an error, in lower case, refuses the member by this name.
+    pub fn is_refused_in(self, text: &str) -> bool {
+        text.contains("extra inputs") && Self::find_in_text(text) == Some(self)
+    }
+
     /// The member that an error names.
     pub fn find_in_text(text: &str) -> Option<Self> {
         let mut fields = Self::ALL.into_iter();

@@ -67,6 +67,19 @@ impl Conversation {
         }
     }
 
+    /// Takes reasoning before the user's newest message out of the sizes: the model does not read it.
+    pub(crate) fn leave_out_earlier_reasoning(&mut self) {
+        let is_user = |item: &Item| item.author == Author::User;
+        let Some(turn) = self.items.iter().rposition(is_user) else {
+            return;
+        };
+        for at in 0..turn {
+            let reasoning = self.measure_reasoning(&self.items[at]);
+            self.items[at].sizes -= reasoning.unwrap_or_default();
+        }
+        self.unread_reasoning = self.items[turn].span.start;
+    }
+
     /// Bytes of the reasoning in a message that the model reads, as the body spells it, with the ids that go with it.
     pub(crate) fn count_reasoning_bytes(&self, message: &Item) -> usize {
         let mut edits = Edits::default();

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::{
-    conversation::{Author, Conversation, Item},
+    conversation::{Author, Conversation, Format, Item},
     format::values::{find_member, has_type, parse_field},
     json::scan::{JsonKind, Span},
 };
@@ -19,18 +19,17 @@ const HELD_BY_PROVIDER: [&str; 2] = ["previous_response_id", "conversation"];
 /// Takes reasoning before the user's newest message out of the sizes, if the request says that the model reads only
 /// reasoning of the running turn (`reasoning.context`, from GPT-5.6 on).
 pub(super) fn leave_out_unread_reasoning(conversation: &mut Conversation) {
-    let is_user = |item: &Item| item.author == Author::User;
-    let Some(turn) = conversation.items.iter().rposition(is_user) else {
-        return;
-    };
-    if parse_field(conversation, "reasoning")["context"] != "current_turn" {
-        return;
+    if parse_field(conversation, "reasoning")["context"] == "current_turn" {
+        conversation.leave_out_earlier_reasoning();
     }
-    for at in 0..turn {
-        let reasoning = conversation.measure_reasoning(&conversation.items[at]);
-        conversation.items[at].sizes -= reasoning.unwrap_or_default();
+}
+
+impl Conversation {
+    /// Whether the request itself says which reasoning the model reads, or the format does.
+    pub(crate) fn names_reasoning_context(&self) -> bool {
+        let context = &parse_field(self, "reasoning")["context"];
+        self.format != Format::Responses || !context.is_null() && context != "auto"
     }
-    conversation.unread_reasoning = conversation.items[turn].span.start;
 }
 
 /// Whether the request is no turn of a conversation: it compacts, or Codex says that it notes what to remember.

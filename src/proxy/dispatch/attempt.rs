@@ -53,6 +53,8 @@ pub(in crate::proxy) async fn attempt_request(
     let reply = loop {
         let reply = send_once(request, placed, attempt.extras, calls).await?;
         let tries_drop = attempt.remedy.tries_drop();
+        let headers = reply.answer.headers();
+        attempt.remedy.note_refusal(request, placed, headers);
         let has_fallback = fallbacks.as_ref().is_some_and(|all| all.has_more());
         let found = find_refusal(request, placed, reply, tries_drop, has_fallback);
         let (reply, refusal) = found.await?;
@@ -191,8 +193,11 @@ impl Attempt {
             Refusal::Thinking(refused) => {
                 return self.remedy.prepare(request, placed, extras, *refused);
             }
-            Refusal::ToDrop { named } => {
+            Refusal::ToDrop { named, by_name } => {
                 let remedy = &mut self.remedy;
+                if *by_name && remedy.rename_drop(request, placed, extras) {
+                    return true;
+                }
                 return remedy.prepare_without_drop(request, placed, extras, *named);
             }
             Refusal::Additions => {

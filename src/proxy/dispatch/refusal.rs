@@ -23,7 +23,7 @@ use crate::{
     provider::{
         overflow::{self, Overflow, OverflowVerdict},
         size_refusal::{SizeRefusal, detect_size_refusal, names_bytes},
-        thinking_refusal::{ThinkingRefusal, detect_thinking_refusal, names_binding},
+        thinking_refusal::{ThinkingRefusal, detect_thinking_refusal, names_binding, refuses_name},
     },
     proxy::{ClientRequest, PlacedRequest},
     relay::{BadAnswer, FirstEvent, peek_first_event},
@@ -66,8 +66,9 @@ pub(super) enum Refusal {
     Markers,
     /// Thinking of earlier answers.
     Thinking(ThinkingRefusal),
-    /// The member that asks the provider to drop thinking. `named`: the error says so; else it is a guess.
-    ToDrop { named: bool },
+    /// The member that asks the provider to drop thinking. `named`: the error says so; else it is a guess. `by_name`: only
+    /// the name is refused.
+    ToDrop { named: bool, by_name: bool },
 }
 
 /// Reads an answer as far as it may be a refusal, or an error inside a success. `has_fallback`: another candidate may answer.
@@ -126,7 +127,10 @@ fn judge_error(
             by_one_host: names_host(text),
             overflow,
         }),
-        _ if named || tries_drop && is_bad_request(status) => Some(Refusal::ToDrop { named }),
+        _ if named || tries_drop && is_bad_request(status) => {
+            let by_name = sent.drop_by.is_some_and(|by| refuses_name(text, by));
+            Some(Refusal::ToDrop { named, by_name })
+        }
         // A 413 without a word is about bytes.
         OverflowVerdict::Wordless if status == StatusCode::PAYLOAD_TOO_LARGE => {
             Some(Refusal::TooLarge(SizeRefusal::Bytes))

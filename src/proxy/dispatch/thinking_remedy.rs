@@ -2,7 +2,9 @@
 //! signature is of no use.
 //!
 //! First the same request asks the provider to drop the thinking that does not fit. That keeps all other thinking, but it
-//! needs a header and a member that not every host takes. Then a plan without any thinking goes out. Each is tried once.
+//! needs a header and a member that not every host takes, nor by the same name: one that refuses the name is asked by the
+//! other. Then a plan without any thinking goes out. Each is tried once.
+//! Where the refusal names the first block that does not fit, thinking before that stays.
 //! The session remembers what was accepted. The provider remembers nothing, so each later request asks again to drop
 //! thinking. A plan without thinking begins anew in the guard's memory.
 //!
@@ -15,6 +17,10 @@
 //! The last two come if the session has lost the proxy's tool rounds, or if the client changes its answers. Some clients want
 //! a refusal that they caused: see [`BindingWish::Refusal`].
 
+use std::ops::Range;
+
+use http::HeaderMap;
+
 use super::{
     edit_body::{Extras, edit_body},
     provider_reply::ProviderReply,
@@ -24,10 +30,10 @@ use crate::{
     config::profile::AnswerFilling,
     format::block_binding::{BindingWish, MismatchField},
     guard::running_turn::find_running_turn,
-    provider::thinking_refusal::ThinkingRefusal,
+    provider::thinking_refusal::{ThinkingRefusal, read_stale_entry},
     proxy::{
         ClientRequest, PlacedRequest, PlannedRequest,
-        plan::{plan_without_reasoning, target_maker},
+        plan::{find_stale_places, plan_without_reasoning, plan_without_stale, target_maker},
     },
     session::ReasoningMemory,
 };
@@ -39,9 +45,15 @@ pub(super) struct ThinkingRemedy {
     /// The answer for the client if nothing helps.
     first: Option<ProviderReply>,
     asked_to_drop: bool,
+    /// The member that asks for it had its other name.
+    renamed: bool,
     /// The provider refused to drop thinking, and named the member that it does not take.
     drop_refused: bool,
     left_out: bool,
+    /// The answers with thinking that does not fit, if the refusal named the first block of it.
+    stale: Option<Range<u32>>,
+    /// Their thinking is left out.
+    left_stale_out: bool,
     /// A refusal of thinking is the last word. It may stand in an answer whose status is a success.
     gave_up: bool,
 }
@@ -64,6 +76,24 @@ impl ThinkingRemedy {
             .and_then(|planned| planned.reasoning.turn_without_thinking);
         let conversation = request.parsed.conversation.as_deref();
         turn.is_some() && turn == conversation.map(find_running_turn)
+    }
+
+    /// Notes where the thinking begins that does not fit, if the refusal of the first request says so.
+    pub(super) fn note_refusal(
+        &mut self,
+        request: &ClientRequest,
+        placed: &PlacedRequest,
+        headers: &HeaderMap,
+    ) {
+        if self.refused.is_some() {
+            return;
+        }
+        let entry = read_stale_entry(headers).zip(request.followed_conversation());
+        let planned = entry.zip(placed.planned.as_deref());
+        self.stale = planned.and_then(|((entry, followed), planned)| {
+            let first = followed.conversation.find_entry(entry)?;
+            find_stale_places(followed, planned, first)
+        });
     }
 
     /// After a refusal of thinking. Returns whether another request may be accepted.
@@ -144,6 +174,22 @@ impl ThinkingRemedy {
         self.leave_out(request, placed, extras)
     }
 
+    /// After a host refused the name of the member: the other name, once.
+    pub(super) fn rename_drop(
+        &mut self,
+        request: &ClientRequest,
+        placed: &PlacedRequest,
+        extras: &mut Extras,
+    ) -> bool {
+        let is_first = !std::mem::replace(&mut self.renamed, true);
+        if is_first {
+            self.asked_to_drop = true;
+            extras.drop_by = extras.drop_by.map(MismatchField::other);
+            warn_of_refusal(request, placed, "with the other name of the member");
+        }
+        is_first
+    }
+
     /// Keeps the first refusal of thinking, which the client gets if nothing helps.
     pub(super) fn keep_refusal(&mut self, reply: ProviderReply) {
         self.first.get_or_insert(reply);
@@ -174,7 +220,7 @@ impl ThinkingRemedy {
         let accepted = reply.answer.status().is_success() && !self.gave_up;
         let result = match self.refused {
             _ if !accepted => "unhealed",
-            _ if self.left_out => "left_out",
+            _ if self.left_out || self.left_stale_out => "left_out",
             Some(ThinkingRefusal::Missing) => "filled",
             _ if reply.sent.thinking_off => "switched_off",
             _ => "dropped",
@@ -201,7 +247,13 @@ impl ThinkingRemedy {
             return;
         };
         planned.reasoning.turn_without_thinking = turn.map(find_running_turn);
-        if self.asked_to_drop || self.left_out {
+        if let Some((stale, session)) = self.stale.clone().zip(request.session.as_ref())
+            && !self.left_out
+        {
+            let gaps = &request.app.reasoning;
+            gaps.note_gap(session.inherited.session, stale);
+        }
+        if self.asked_to_drop || self.left_out || self.left_stale_out {
             planned.reasoning = ReasoningMemory {
                 is_bound: true,
                 drop_by: reply.sent.drop_by,
@@ -250,8 +302,16 @@ impl ThinkingRemedy {
         if self.left_out || !is_guarded {
             return false;
         }
-        self.left_out = true;
         extras.drop_by = None;
+        if let Some(stale) = self.stale.clone().filter(|_| !self.left_stale_out) {
+            self.left_stale_out = true;
+            placed.change_plan(request, |followed, planned| {
+                plan_without_stale(followed, planned, stale)
+            });
+            warn_of_refusal(request, placed, "without what does not fit");
+            return true;
+        }
+        self.left_out = true;
         warn_of_refusal(request, placed, "without it");
         placed.change_plan(request, plan_without_reasoning);
         true

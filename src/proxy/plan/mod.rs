@@ -101,7 +101,14 @@ pub fn plan_request(
         is_cold: session.options.class == ClaudeClass::Turn
             && is_cache_cold(conversation, inherited, target),
         leaves_out_reasoning: reasoning.leaves_out_all || begins_anew,
-        foreign: if is_bound { Vec::new() } else { foreign },
+        foreign: match is_bound {
+            true => app
+                .reasoning
+                .find_gap(inherited.session)
+                .into_iter()
+                .collect(),
+            false => foreign,
+        },
         ..recall_for_target(app, inherited, target)
     };
     let rules = recovery_rules(session, target);
@@ -240,6 +247,35 @@ pub fn plan_without_reasoning(
     let before = std::mem::replace(&mut planned.reasoning.is_bound, true);
     planned.reasoning.leaves_out_all = before && planned.reasoning.drop_by.is_none();
     planned.knowledge.leaves_out_reasoning = true;
+    replan_request(followed, planned)
+}
+
+/// The places of all answers from the item `first` on; `None` if that is no place in what was sent, or the session has left
+/// out reasoning in this way before.
+pub fn find_stale_places(
+    followed: FollowedConversation<'_>,
+    planned: &PlannedRequest,
+    first: usize,
+) -> Option<Range<u32>> {
+    let (conversation, session) = (followed.conversation, followed.session);
+    let known = session.app.reasoning.find_gap(session.inherited.session);
+    // What is sent has other places than what came, if the plan changes it.
+    if known.is_some() || conversation.changes_prompt(&planned.plan.edits) {
+        return None;
+    }
+    let before = conversation.items[..first].iter();
+    let before = before.filter(|item| !item.author.is_system()).count() as u32;
+    Some(before..planned.plan.answer.place)
+}
+
+/// Plans without the reasoning of these answers, while that before them is kept.
+pub fn plan_without_stale(
+    followed: FollowedConversation<'_>,
+    mut planned: PlannedRequest,
+    stale: Range<u32>,
+) -> PlannedRequest {
+    planned.reasoning.is_bound = true;
+    planned.knowledge.foreign = vec![stale];
     replan_request(followed, planned)
 }
 

@@ -91,6 +91,10 @@ fn count_input_changes(session: &SessionContext, planned: &PlannedRequest, chang
         let labels = [provider, change, reason];
         counters.with_label_values(&labels).inc_by(count.into());
     }
+    if changes.count_forgotten() > 0 && !session.names_reasoning {
+        let provider = &planned.target.provider;
+        provider.change_notes(model, |it| it.forgets_turns = true);
+    }
     let (dropped, allowed) = (changes.count_dropped(), changes.count_allowed());
     if dropped + allowed > 0 {
         tracing::info!(

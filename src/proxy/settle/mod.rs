@@ -114,6 +114,10 @@ pub async fn settle_answer(
     source: Option<SummarySource>,
 ) -> HeaderMap {
     let (app, inherited) = (&session.app, &session.inherited);
+    let mut response = response.clone();
+    app.reasoning
+        .mark_repeated(inherited.session, &mut response.input_changes);
+    let response = &response;
     let answer = JudgedAnswer {
         response,
         cut_in_silence: detect_silent_cut(session, &planned, response),

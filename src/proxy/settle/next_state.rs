@@ -7,7 +7,8 @@ use super::{
 use crate::{
     health::{self, HealthLevel},
     proxy::{
-        GuardMode, JudgedAnswer, PlannedRequest, SessionContext, judged_answer::reported_tokens,
+        GuardMode, JudgedAnswer, PlannedRequest, SessionContext,
+        judged_answer::{counted_tokens, reported_tokens},
     },
     recovery,
     session::{SessionState, history::HistoryPoint},
@@ -30,21 +31,23 @@ pub(super) fn build_next_state(
     if answer.cut_in_silence || was_low && is_count_refuted(session, planned, response) {
         // An earlier count of a part of the prompt may have been learnt.
         state.calibration = state.calibration.doubt_low_counts();
-    } else if let Some(reported) = reported {
+    } else if let Some(counted) = counted_tokens(response) {
         let (profile, sent) = (target.provider.config.profile, planned.raw_sent);
         let is_proved = is_count_proved(session, planned, response);
-        state.calibration = state.calibration.learn_usage(sent, reported, is_proved);
+        state.calibration = state.calibration.learn_usage(sent, counted, is_proved);
         // A count far below the estimate leaves out more than texts: it tells other sessions nothing.
-        if !profile.counts_missed_only && reported >= sent / 2 {
+        if !profile.counts_missed_only && counted >= sent / 2 {
             let (ratios, by) = (&session.app.ratios, session.inherited.session);
-            ratios.learn_ratio(&target.provider.name, &target.model, by, sent, reported);
+            ratios.learn_ratio(&target.provider.name, &target.model, by, sent, counted);
         }
     }
     if planned.mode == GuardMode::Guard {
         state.guard = planned.plan.memory.clone();
         state.sent_history = planned.plan.history;
         let dropped = response.input_changes.count_dropped() > 0;
-        if dropped && planned.reasoning.drop_by.is_some() && planned.is_guarded() {
+        let gap = session.app.reasoning.find_gap(session.inherited.session);
+        let keeps_older = gap.is_some_and(|gap| gap.end == planned.plan.answer.place);
+        if dropped && !keeps_older && planned.reasoning.drop_by.is_some() && planned.is_guarded() {
             state.sent_history.begin_with(planned.plan.answer);
         }
     }

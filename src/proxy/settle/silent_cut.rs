@@ -7,19 +7,23 @@ use std::time::SystemTime;
 
 use crate::{
     health::silent_truncation::{self, UsageSample},
-    proxy::{PlannedRequest, SessionContext, judged_answer::reported_tokens, plan::is_same_model},
+    proxy::{
+        PlannedRequest, SessionContext,
+        judged_answer::{counted_tokens, reported_tokens},
+        plan::is_same_model,
+    },
     relay::ResponseSummary,
 };
 
-/// The sent tokens, and the tokens that the provider reports to have read. `None` where it says that it dropped thinking: the
-/// count leaves that out, however much it was.
+/// The sent tokens, and the tokens that the provider reports to have read. `None` where it says that the model did
+/// not read all thinking: the count leaves that out, however much it was.
 pub(super) fn sample_prompt(
     planned: &PlannedRequest,
     response: &ResponseSummary,
 ) -> Option<UsageSample> {
-    let is_all = response.input_changes.count_dropped() == 0;
-    let reported = reported_tokens(response).filter(|_| is_all);
-    reported.map(|prompt_tokens| UsageSample {
+    let is_all = response.input_changes.is_all_read();
+    let counted = counted_tokens(response).filter(|_| is_all);
+    counted.map(|prompt_tokens| UsageSample {
         raw_sent: planned.raw_sent,
         prompt_tokens,
     })

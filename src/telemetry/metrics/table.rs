@@ -140,7 +140,7 @@ metrics! {
         "Requests in which a provider refused thinking of earlier answers, by what was accepted: dropped (the provider was asked to drop it), left_out (a request without it), switched_off (the model did not think for the rest of the turn), filled (answers got the member that they lacked), or unhealed.",
         &["provider", "result"]);
     input_changes: IntCounterVec("plimsoll_input_transformations_total",
-        "Blocks of thinking that do not fit what stands before them, as providers report them with each answer, by what became of them (dropped, allowed) and why.",
+        "Blocks of thinking that do not fit what stands before them, as providers report them with each answer, by what became of them (dropped, allowed, or forgotten by rule) and why.",
         &["provider", "change", "reason"]);
     breaker_state: IntGaugeVec("plimsoll_breaker_state",
         "State of a provider's circuit breaker: 0 closed, 1 half-open, 2 open (the provider is skipped).",

@@ -10,7 +10,7 @@ use super::{
     generate::Random,
     parse::parse_value,
     provider::{ProviderStep, ReceivedRequest, ScriptedProvider, answer, stream_head},
-    strict,
+    server_edits, strict,
 };
 
 /// What the provider saw of a session.
@@ -18,6 +18,8 @@ use super::{
 pub(crate) struct BoundLog {
     pub(crate) requests: usize,
     pub(crate) too_long: usize,
+    /// Tokens that the server's own edits cleared, over all requests.
+    pub(crate) cleared: usize,
     /// The words of refusals for stale reasoning.
     pub(crate) refused: Vec<String>,
     /// Stale reasoning that was sent, whether or not it was refused.
@@ -95,7 +97,16 @@ impl BoundSettings {
             log.refused.push(verdict.message().to_owned());
             return vec![answer("400 Bad Request", "", refusal.to_string())];
         }
-        let tokens = request.body.len() / 3;
+        if let Some(message) = server_edits::find_bad_edit(&body) {
+            log.refused.push(message);
+            return vec![answer("400 Bad Request", "", "{}")];
+        }
+        let mut read = body.clone();
+        let applied = server_edits::clear_by_calls(&mut read, |bytes| bytes / 3);
+        let cleared = applied.iter().map(|it| it["cleared_input_tokens"].as_u64());
+        let cleared: u64 = cleared.map(Option::unwrap_or_default).sum();
+        log.cleared += cleared as usize;
+        let tokens = (request.body.len() / 3).saturating_sub(cleared as usize);
         if tokens > self.window {
             log.too_long += 1;
             return vec![self.refuse_length(tokens)];
@@ -107,7 +118,10 @@ impl BoundSettings {
             kind.ends_with("thinking")
         };
         log.answers.push(blocks.iter().filter(thinking).count());
-        let message = self.write_answer(&verdict, &blocks, tokens);
+        let mut message = self.write_answer(&verdict, &blocks, tokens);
+        if !applied.is_empty() {
+            message["context_management"] = json!({"applied_edits": applied});
+        }
         if let Some(exchange) = log.exchanges.last_mut() {
             exchange.1 = blocks;
         }

@@ -34,6 +34,7 @@ pub(crate) mod proxy;
 pub(crate) mod reading;
 pub(crate) mod redis;
 pub(crate) mod responses_agent;
+pub(crate) mod server_edits;
 pub(crate) mod store;
 pub(crate) mod strict;
 pub(crate) mod translate_chat;

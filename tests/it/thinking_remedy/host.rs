@@ -15,6 +15,10 @@ pub(super) struct BoundHost {
     pub(super) takes_binding: bool,
     /// How it names the member.
     pub(super) field: &'static str,
+    /// Its refusal of stale thinking names the member.
+    pub(super) names_field: bool,
+    /// A header of that refusal names the first block that does not fit.
+    pub(super) names_block: bool,
 }
 
 impl Default for BoundHost {
@@ -23,6 +27,8 @@ impl Default for BoundHost {
             is_new_account: true,
             takes_binding: true,
             field: "prefix_mismatch_behavior",
+            names_field: true,
+            names_block: false,
         }
     }
 }
@@ -36,6 +42,8 @@ pub(super) fn refusal(message: &str) -> Vec<ProviderStep> {
     vec![answer("400 Bad Request", "", error_body(message))]
 }
 
+pub(super) const BLOCK_HEADER: &str = "anthropic-thinking-prefix-mismatch";
+
 pub(super) const EXTRA_INPUTS: &str =
     "thinking.adaptive.block_binding: Extra inputs are not permitted";
 
@@ -45,6 +53,11 @@ impl BoundHost {
     }
 
     pub(super) fn bound_message(&self, path: &str) -> String {
+        if !self.names_field {
+            return format!(
+                "{path}: Invalid `signature` in `thinking` block. The block is bound to a different conversation."
+            );
+        }
         format!(
             "{path}: Invalid `signature` in `thinking` block. The block is bound to a different conversation. Remove \
              the block, or set `thinking.block_binding.{}` to \"drop_block\". That setting requires the `{BETA}` value \
@@ -59,6 +72,14 @@ impl BoundHost {
         let has_beta = betas.split(',').any(|beta| beta == BETA);
         let binding = &body["thinking"]["block_binding"];
         let is_known = has_beta && self.takes_binding && !binding[self.field].is_null();
+        let members = binding.as_object().into_iter().flatten();
+        let wrong = members
+            .map(|(name, _)| name)
+            .find(|name| *name != self.field);
+        if let Some(name) = wrong.filter(|_| self.takes_binding && has_beta) {
+            let at = format!("thinking.adaptive.block_binding.{name}");
+            return refusal(&format!("{at}: Extra inputs are not permitted"));
+        }
         if !binding.is_null() && !is_known {
             return refusal(EXTRA_INPUTS);
         }
@@ -71,6 +92,11 @@ impl BoundHost {
             let kind = match binding[self.field].as_str() {
                 Some("drop_block") => "thinking_dropped",
                 None if !self.is_new_account => "thinking_mismatch_allowed",
+                _ if self.names_block => {
+                    let header = format!("{BLOCK_HEADER}: block={path};kind=content\r\n");
+                    let body = error_body(&self.bound_message(path));
+                    return vec![answer("400 Bad Request", &header, body)];
+                }
                 _ => return refusal(&self.bound_message(path)),
             };
             changes.push(json!({"type": kind, "path": path, "reason": "prefix_binding_mismatch"}));

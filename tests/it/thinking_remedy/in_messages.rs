@@ -92,6 +92,34 @@ async fn a_host_that_names_the_member_otherwise_gets_its_name() {
     assert_eq!(drop_wish(&up.last_request()), Some(wish));
 }
 
+/// AWS documents one name for Bedrock, shipped clients send the other there: the words of the refusal say it, and where they
+/// do not, those of the second one.
+#[tokio::test]
+async fn a_host_that_refuses_the_name_of_the_member_gets_the_other_once() {
+    for (field, takes_binding, requests) in [
+        ("mismatch_behavior", true, [3, 4]),
+        // As hosts that take neither name.
+        ("of_a_later_day", true, [4, 5]),
+    ] {
+        let host = BoundHost {
+            field,
+            takes_binding,
+            names_field: false,
+            ..BoundHost::default()
+        };
+        let up = host.start().await;
+        let proxy = proxy_before(&up).start().await;
+        let mut agent = agent_with_thinking(&proxy, "stale-1");
+        for count in requests {
+            agent.step().await;
+            assert_eq!(up.count_requests(), count, "{field}");
+        }
+        let wish = drop_wish(&up.last_request());
+        let expected = json!({"mismatch_behavior": "drop_block"});
+        assert_eq!(wish, (field == "mismatch_behavior").then_some(expected));
+    }
+}
+
 #[tokio::test]
 async fn an_older_account_is_asked_once_and_what_it_says_is_counted() {
     let host = BoundHost {

@@ -96,6 +96,7 @@ impl<'a> MessagesAnswerReader<'a> {
             b"stop_reason" => self.stop_reason = take_text(scan)?,
             b"usage" => self.read_usage(scan)?,
             INPUT_CHANGES => self.read_input_changes(scan)?,
+            b"context_management" => self.read_cleared(scan)?,
             b"error" => {
                 if scan.take_value()?.1 != JsonKind::Null {
                     self.answer.events.push(AnswerEvent::Error);

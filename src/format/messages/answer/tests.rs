@@ -134,6 +134,18 @@ fn reports_of_a_stream_are_merged() {
             51,
             9,
         ),
+        (
+            full,
+            r#"{"input_tokens":400,"output_tokens":9,"iterations":[{"type":"message","input_tokens":100},{"type":"advisor_message","input_tokens":3},{"type":"fallback_message","input_tokens":70,"cache_read_input_tokens":2},{"type":"compaction","input_tokens":8}]}"#,
+            72,
+            9,
+        ),
+        (
+            "{}",
+            r#"{"input_tokens":7,"output_tokens":2,"iterations":[{"type":"compaction","input_tokens":900}]}"#,
+            7,
+            2,
+        ),
     ] {
         let mut counts = TokenCounts::default();
         // Of an answer before.

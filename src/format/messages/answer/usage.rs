@@ -1,8 +1,9 @@
 //! The reader of `usage` objects.
 //!
 //! The prompt is what follows the last cached block, and what was written to the cache and read
-//! from it. Of several iterations of the server's own tool loop, the last one says how full the
-//! window is, while the counts beside them are sums. A stream reports at its beginning and at its
+//! from it. Of several iterations, the last one of the model that answers says how full the window is (`message`; after
+//! the server's own fallback `fallback_message`, while the refused hop is a `message`): those of a compaction or an
+//! advisor do not, and the counts beside them are sums. A stream reports at its beginning and at its
 //! end; the later report counts, member by member.
 
 use smallvec::SmallVec;
@@ -14,7 +15,7 @@ use crate::{
         answer::usage::{Usage, take_count},
         values::{ReadResult, skip_value, take_raw_text, walk_if_object},
     },
-    json::scan::{JsonScanner, MalformedJson},
+    json::scan::{JsonScanner, JsonString, MalformedJson},
 };
 
 /// The counts of one answer, as far as they are reported.
@@ -132,6 +133,30 @@ impl MessagesAnswerReader<'_> {
         Ok(())
     }
 
+    /// Reads what the server's edits took out of the prompt, which its counts leave out (`context_management` of an answer).
+    pub(super) fn read_cleared(&mut self, scan: &mut JsonScanner<'_>) -> ReadResult {
+        let mut cleared = 0_u32;
+        walk_if_object(scan, |scan, key| {
+            if key.raw_bytes(self.json) != b"applied_edits" || scan.peek() != Some(b'[') {
+                return skip_value(scan);
+            }
+            let walked = scan.walk_array(|scan| {
+                let count = |scan: &mut JsonScanner<'_>, key: JsonString| {
+                    if key.raw_bytes(self.json) != b"cleared_input_tokens" {
+                        return skip_value(scan);
+                    }
+                    let (tokens, _) = take_count(self.json, scan, None)?;
+                    cleared = cleared.saturating_add(tokens.unwrap_or(0));
+                    Ok(())
+                };
+                walk_if_object(scan, count).map(drop)
+            });
+            walked.map(drop)
+        })?;
+        self.answer.events.push(AnswerEvent::Cleared(cleared));
+        Ok(())
+    }
+
     /// Reads an element of `iterations`; its prompt, if it is one of the model itself.
     fn read_iteration(
         &self,
@@ -151,7 +176,8 @@ impl MessagesAnswerReader<'_> {
             }
             Ok(())
         })?;
-        let is_counted = kind == b"message" && prompt.total().is_some();
+        let is_counted =
+            matches!(kind, b"message" | b"fallback_message") && prompt.total().is_some();
         Ok(match is_counted {
             true => (Some(prompt), input),
             false => (None, None),

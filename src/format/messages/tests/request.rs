@@ -66,6 +66,21 @@ fn the_guard_stands_back_where_the_provider_fits_the_conversation() {
         edits("clear_tool_uses_20250919"),
         Some("context_management")
     );
+    let by_calls = r#"{"type":"clear_thinking_20251015","keep":"all"},{"type":"clear_tool_uses_20250919","trigger":{"type":"tool_uses","value":27}}"#;
+    let by_tokens =
+        r#"{"type":"clear_tool_uses_20250919","trigger":{"type":"input_tokens","value":27}}"#;
+    for (edits, name) in [
+        (by_calls.to_owned(), None),
+        (by_tokens.to_owned(), Some("context_management")),
+        (
+            format!("{by_calls},{by_tokens}"),
+            Some("context_management"),
+        ),
+        (r#"7,null,{"type":[]}"#.to_owned(), None),
+    ] {
+        let members = format!(r#","context_management":{{"edits":[{edits}]}}"#);
+        assert_eq!(request(&[TASK], &members).managed_by_provider(), name);
+    }
     for (name, value) in [
         ("thread", r#"{"type":"create"}"#),
         ("compaction", r#"{"type":"summarize"}"#),

@@ -143,7 +143,7 @@ impl<'a> ResponsesReader<'a> {
             }
             INPUT_CHANGES => {
                 let changes = read_input_changes(self.json, scan)?;
-                self.input_changes = changes.or(self.input_changes);
+                self.input_changes = changes.or(self.input_changes.take());
             }
             b"error" => self.has_error |= scan.take_value()?.1 != JsonKind::Null,
             _ => skip_value(scan)?,
@@ -266,7 +266,7 @@ impl<'a> ResponsesReader<'a> {
             }
             EventKind::Keepalive | EventKind::Other => {}
         }
-        let changes = self.input_changes.map(AnswerEvent::InputChanges);
+        let changes = self.input_changes.take().map(AnswerEvent::InputChanges);
         self.answer.events.extend(changes);
     }
 

@@ -35,6 +35,7 @@ fn found(answer: &ResponsesAnswer, data: &str) -> Vec<String> {
             format!("call {} {}", text(call.id), text(call.name))
         }
         AnswerEvent::Usage(_) => "usage".into(),
+        AnswerEvent::Cleared(tokens) => format!("{tokens} cleared"),
         AnswerEvent::InputChanges(changes) => format!("{} dropped", changes.count_dropped()),
         AnswerEvent::Finish(finish) => format!("finish {:?}", finish.kind),
         AnswerEvent::Error => "error".into(),

@@ -145,6 +145,9 @@ pub(crate) fn message_events(message: &Value, fragment: usize) -> String {
     let mut started = message.clone();
     (started["content"], started["stop_reason"]) = (json!([]), Value::Null);
     started["usage"]["output_tokens"] = 1.into();
+    let edits = started
+        .as_object_mut()
+        .and_then(|it| it.remove("context_management"));
     push(json!({ "message": started }), "message_start");
     push(json!({}), "ping");
     for (index, block) in message["content"].as_array().unwrap().iter().enumerate() {
@@ -196,10 +199,11 @@ pub(crate) fn message_events(message: &Value, fragment: usize) -> String {
         push(json!({ "index": index }), "content_block_stop");
     }
     let delta = json!({"stop_reason": message["stop_reason"], "stop_sequence": null});
-    push(
-        json!({"delta": delta, "usage": {"output_tokens": ANSWER_TOKENS}}),
-        "message_delta",
-    );
+    let mut last = json!({"delta": delta, "usage": {"output_tokens": ANSWER_TOKENS}});
+    if let Some(edits) = edits {
+        last["context_management"] = edits;
+    }
+    push(last, "message_delta");
     push(json!({}), "message_stop");
     events
 }
