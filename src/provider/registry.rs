@@ -309,7 +309,8 @@ impl Registry {
         let (provider, model, settings) = (&target.provider, &*target.model, &target.settings);
         let (catalogue, endpoint) = (self.current_catalogue(), &provider.endpoint);
         let catalogued = provider.find_window(model, &catalogue);
-        self.ask_list_if_due(provider, catalogued.is_some());
+        let is_known = catalogued.is_some_and(|window| !window.is_guessed());
+        self.ask_list_if_due(provider, is_known);
         let (now, key) = (SystemTime::now(), target.lesson_key());
         let learnt = self.learnt.find_bounds(&key, target.answered, now);
         let base_url = provider.config.base_url.as_deref();

@@ -33,8 +33,8 @@ enum Demand {
     OnEvery,
     /// The same on answers with calls.
     OnCalls,
-    /// The same, and an empty one counts as missing.
-    OnCallsWorded,
+    /// The same on every answer, and an empty one counts as missing.
+    OnEveryWorded,
     /// A signature of its own, or the one that is not checked, on the first call of each answer in the running turn.
     Signed,
     /// No reasoning that it has not sealed itself.
@@ -113,7 +113,7 @@ impl Host {
             let calls = message["tool_calls"].as_array();
             let reasoning = message["reasoning_content"].as_str();
             let has_reasoning = match self.demand {
-                Demand::OnCallsWorded => reasoning.is_some_and(|it| !it.is_empty()),
+                Demand::OnEveryWorded => reasoning.is_some_and(|it| !it.is_empty()),
                 _ => reasoning.is_some(),
             };
             match self.demand {
@@ -123,7 +123,10 @@ impl Host {
                          but assistant message at index {at} is missing reasoning_content"
                     ));
                 }
-                Demand::OnCalls | Demand::OnCallsWorded if calls.is_some() && !has_reasoning => {
+                Demand::OnCalls | Demand::OnEveryWorded
+                    if !has_reasoning
+                        && (calls.is_some() || self.demand == Demand::OnEveryWorded) =>
+                {
                     return Some(
                         "The `reasoning_content` in the thinking mode must be passed back to the API."
                             .into(),
@@ -165,7 +168,7 @@ impl Host {
     /// The answer: mostly a call, sometimes a text that ends the turn; its reasoning may be empty where that is taken.
     fn write_message(&self, nth: usize) -> Value {
         let thoughts = match nth % 7 {
-            3 if self.demand != Demand::OnCallsWorded => String::new(),
+            3 if self.demand != Demand::OnEveryWorded => String::new(),
             _ => words(60 + nth % 5 * 40, nth),
         };
         let mut message = json!({"role": "assistant", "content": "That is done."});
@@ -177,7 +180,7 @@ impl Host {
             message["tool_calls"] = json!([{"id": id, "type": "function", "function": function}]);
         }
         match self.demand {
-            Demand::OnEvery | Demand::OnCalls | Demand::OnCallsWorded => {
+            Demand::OnEvery | Demand::OnCalls | Demand::OnEveryWorded => {
                 message["reasoning_content"] = thoughts.into();
             }
             Demand::Signed => {
@@ -259,7 +262,7 @@ async fn an_agent_goes_on_at_a_strict_provider_through_its_fallbacks() {
         (
             "deepseek",
             "deepseek-v4-pro",
-            Demand::OnCalls,
+            Demand::OnEveryWorded,
             "claude-opus-5-5",
             Demand::Own,
         ),
@@ -275,7 +278,7 @@ async fn an_agent_goes_on_at_a_strict_provider_through_its_fallbacks() {
             "anthropic/claude-opus-5.5",
             Demand::Own,
             "deepseek-v4-pro",
-            Demand::OnCalls,
+            Demand::OnEveryWorded,
         ),
         (
             "openrouter",

@@ -66,7 +66,10 @@ pub enum ReasoningMember {
     Free,
     /// Those with calls, unless the request switches thinking off.
     OnCalls,
+    /// All of chat completions, and those with calls of other formats, unless the request switches thinking off.
     OnEvery,
+    /// All, whatever the request says.
+    Always,
 }
 
 /// Which answers get what they lack.
@@ -210,7 +213,7 @@ pub const PROFILES: &[Profile] = &[
         name: "deepseek",
         pairs_apart: false,
         may_end_with_assistant: false,
-        reasoning_member: ReasoningMember::OnCalls,
+        reasoning_member: ReasoningMember::OnEvery,
         ..OPEN
     },
     Profile {

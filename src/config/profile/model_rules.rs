@@ -32,20 +32,30 @@ const RULES: &[ModelRule] = &[
     // (the vendors' guides to thinking).
     (
         "claude-opus-5.5 claude-sonnet-5.5 claude-haiku-5.5 claude-fable-5 claude-mythos-5 \
-         gpt-5 o1 gemini-3 deepseek-v4 kimi-k2.5 minimax-m2 grok-4",
+         gpt-5 o1 gemini-3 deepseek-v4 kimi-k2.5 kimi-for-coding minimax-m2 grok-4",
         |it| it.thinks_by_default = true,
     ),
-    // An answer with calls must have its `reasoning_content`: "The `reasoning_content` in the thinking mode must be passed
-    // back to the API." (DeepSeek's guide to its thinking mode, the same of MiMo and Kimi K2.5). DeepSeek V4 and Kimi K2.6
-    // take an empty one for missing.
+    // An answer with calls must have its `reasoning_content`: "thinking is enabled but reasoning_content is missing in
+    // assistant tool call message" (opencode 25758). Kimi K2.6 takes an empty one for missing.
+    ("mimo-v2 kimi-k2.5 kimi-k2-thinking", |it| {
+        it.reasoning_member = ReasoningMember::OnCalls
+    }),
+    // Where a request has tools, each answer must have it, also one without calls: "The `reasoning_content` in the thinking
+    // mode must be passed back to the API." (kimi-cli 2141, openclaw 73417; pi's catalogue of November 2026). DeepSeek V4
+    // takes an empty one for missing. Without tools it is ignored.
     (
-        "deepseek-v4 deepseek-flash mimo-v2 kimi-k2.5 kimi-k2-thinking",
-        |it| it.reasoning_member = ReasoningMember::OnCalls,
+        "deepseek-v4 deepseek-flash mimo-v2.6 kimi-for-coding",
+        |it| it.reasoning_member = ReasoningMember::OnEvery,
     ),
-    // Each answer must have it: "preserved thinking (thinking.keep=all) requires reasoning_content on every assistant
-    // message" (kimi-cli 2498 and 2446).
+    ("kimi-k2.6", |it| {
+        if it.name == "openrouter" {
+            it.reasoning_member = ReasoningMember::OnEvery;
+        }
+    }),
+    // It always thinks: "preserved thinking (thinking.keep=all) requires reasoning_content on every assistant message"
+    // (kimi-cli 2498 and 2446).
     ("kimi-k3", |it| {
-        it.reasoning_member = ReasoningMember::OnEvery
+        it.reasoning_member = ReasoningMember::Always
     }),
     // The first call of each answer in the running turn must have a signature: "Function call is missing a
     // thought_signature" (Google's guide to thought signatures).
@@ -187,9 +197,10 @@ fn has_rule_of(model: &str, first: &str) -> bool {
     })
 }
 
-/// The major and the minor version at the beginning of a text, the minor one 0 where there is none.
+/// The major and the minor version at the beginning of a text, the minor one 0 where there is none. Fireworks writes its
+/// point as `p`.
 fn read_versions(text: &str) -> Option<(u32, u32)> {
-    let mut numbers = text.split(['-', '.']).map(read_version);
+    let mut numbers = text.split(['-', '.', 'p']).map(read_version);
     let major = numbers.next()??;
     Some((major, numbers.next().flatten().unwrap_or(0)))
 }
@@ -284,14 +295,28 @@ mod tests {
     #[test]
     fn answers_must_have_their_reasoning_by_the_model() {
         for (model, member) in [
-            ("kimi-k3", ReasoningMember::OnEvery),
-            ("moonshotai/kimi-k3.1-turbo", ReasoningMember::OnEvery),
+            ("kimi-k3", ReasoningMember::Always),
+            ("kimi-k3-256k", ReasoningMember::Always),
+            ("moonshotai/kimi-k3.1-pro", ReasoningMember::Always),
+            (
+                "accounts/fireworks/models/kimi-k3p1-pro",
+                ReasoningMember::Always,
+            ),
+            ("kimi-for-coding", ReasoningMember::OnEvery),
+            ("kimi-k2.6", ReasoningMember::OnCalls),
+            (
+                "accounts/fireworks/models/kimi-k2p6",
+                ReasoningMember::OnCalls,
+            ),
             ("kimi-k2.7-code", ReasoningMember::OnCalls),
             ("kimi-k2-thinking", ReasoningMember::OnCalls),
             ("kimi-k2-0905-preview", ReasoningMember::Free),
-            ("deepseek-v4-pro", ReasoningMember::OnCalls),
-            ("deepseek/deepseek-v4-flash", ReasoningMember::OnCalls),
+            ("deepseek-v4-pro", ReasoningMember::OnEvery),
+            ("deepseek-v4.1-flash", ReasoningMember::OnEvery),
+            ("deepseek-flash", ReasoningMember::OnEvery),
+            ("deepseek/deepseek-v4-flash", ReasoningMember::OnEvery),
             ("xiaomi/mimo-v2.5-pro", ReasoningMember::OnCalls),
+            ("xiaomi/mimo-v2.6-pro", ReasoningMember::OnEvery),
             ("deepseek-v3.2", ReasoningMember::Free),
             ("gpt-6.2-sol", ReasoningMember::Free),
             ("glm-5.3", ReasoningMember::Free),
@@ -301,7 +326,16 @@ mod tests {
         // The host knows: its names say nothing.
         let deepseek = find_profile("deepseek").unwrap();
         let member = deepseek.for_model("deepseek-chat").reasoning_member;
-        assert_eq!(member, ReasoningMember::OnCalls);
+        assert_eq!(member, ReasoningMember::OnEvery);
+        let openrouter = find_profile("openrouter").unwrap();
+        for (model, member) in [
+            ("moonshotai/kimi-k2.6", ReasoningMember::OnEvery),
+            ("moonshotai/kimi-k2.5", ReasoningMember::OnCalls),
+            ("moonshotai/kimi-k3", ReasoningMember::Always),
+        ] {
+            let rules = openrouter.for_model(model);
+            assert_eq!(rules.reasoning_member, member, "{model}");
+        }
     }
 
     #[test]

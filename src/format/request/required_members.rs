@@ -45,10 +45,11 @@ impl Conversation {
         let place = self.format.rules().reasoning;
         let demanded = match filling {
             AnswerFilling::Nothing => return None,
-            AnswerFilling::All => ReasoningMember::OnEvery,
+            AnswerFilling::All => ReasoningMember::Always,
             AnswerFilling::ByName if place == ReasoningPlace::Blocks => return None,
             AnswerFilling::ByName => match profile.reasoning_member {
-                ReasoningMember::OnCalls if switches_thinking_off(self) => ReasoningMember::Free,
+                ReasoningMember::Always => ReasoningMember::Always,
+                _ if switches_thinking_off(self) => ReasoningMember::Free,
                 demanded => demanded,
             },
         };
@@ -60,8 +61,9 @@ impl Conversation {
         let mut edits = Edits::default();
         let needs = |it: &Item| match demanded {
             ReasoningMember::Free => false,
-            ReasoningMember::OnCalls => !it.calls.is_empty(),
-            ReasoningMember::OnEvery => true,
+            ReasoningMember::OnEvery if place == ReasoningPlace::Members => true,
+            ReasoningMember::OnCalls | ReasoningMember::OnEvery => !it.calls.is_empty(),
+            ReasoningMember::Always => true,
         };
         let answers = sent.items.iter().filter(|it| it.author == Author::Model);
         for answer in answers.filter(|it| needs(it)) {
@@ -235,7 +237,12 @@ mod tests {
         const SPACE: &str = r#""reasoning_content":" ","#;
         let bare = body("", "", "");
         assert_eq!(add("kimi-k3", &bare, false), body(SPACE, SPACE, ""));
-        assert_eq!(add("deepseek-v4-pro", &bare, false), body("", SPACE, ""));
+        assert_eq!(add("kimi-k2.5", &bare, false), body("", SPACE, ""));
+        for model in ["deepseek-v4-pro", "mimo-v2.6-pro", "kimi-for-coding"] {
+            assert_eq!(add(model, &bare, false), body(SPACE, SPACE, ""));
+            let off = body("", "", r#","thinking":{"type":"disabled"}"#);
+            assert_eq!(add(model, &off, false), off);
+        }
         assert_eq!(add("gpt-4o", &bare, false), bare);
         assert_eq!(add("gpt-4o", &bare, true), body(SPACE, SPACE, ""));
         for off in [
@@ -243,7 +250,7 @@ mod tests {
             r#","reasoning_effort":"none""#,
         ] {
             let off = body("", "", off);
-            assert_eq!(add("deepseek-v4-pro", &off, false), off);
+            assert_eq!(add("kimi-k2.5", &off, false), off);
         }
         for whole in [
             SPACE,
@@ -254,21 +261,21 @@ mod tests {
             assert_eq!(add("kimi-k3", &whole, false), whole);
         }
         let null = body("", r#""reasoning_content":null,"#, "");
-        assert_eq!(add("deepseek-v4-pro", &null, false), body("", SPACE, ""));
+        assert_eq!(add("kimi-k2.5", &null, false), body("", SPACE, ""));
     }
 
     #[test]
     fn reasoning_under_another_name_does_until_it_is_refused() {
         let named = body("", r#""reasoning":"deep \"x\"","#, "");
-        assert_eq!(add("deepseek-v4-pro", &named, false), named);
+        assert_eq!(add("kimi-k2.5", &named, false), named);
         let both = r#""reasoning_content":"deep \"x\"","reasoning":"deep \"x\"","#;
-        let refused = add("deepseek-v4-pro", &named, true);
+        let refused = add("kimi-k2.5", &named, true);
         let space = r#""reasoning_content":" ","#;
         assert_eq!(refused, body(space, both, ""));
         // An empty one is replaced once it is refused.
         let empty = body(space, r#""reasoning_content":"","#, "");
-        assert_eq!(add("deepseek-v4-pro", &empty, false), empty);
-        let filled = add("deepseek-v4-pro", &empty, true);
+        assert_eq!(add("kimi-k2.5", &empty, false), empty);
+        let filled = add("kimi-k2.5", &empty, true);
         assert_eq!(filled, body(space, space, ""));
     }
 
@@ -294,7 +301,7 @@ mod tests {
     fn empty_members_are_none_and_odd_calls_stay_json() {
         for empty in [r#""reasoning":null,"#, r#""reasoning_details":[],"#] {
             let sent = body("", empty, "");
-            let filled = add("deepseek-v4-pro", &sent, false);
+            let filled = add("kimi-k2.5", &sent, false);
             assert_eq!(
                 filled,
                 body("", &format!(r#""reasoning_content":" ",{empty}"#), "")

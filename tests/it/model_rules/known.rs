@@ -15,14 +15,17 @@ const FORGETS_AT: usize = 30;
 
 #[tokio::test]
 async fn an_agent_is_never_refused_in_chat_completions() {
-    for (model, demand) in [
-        ("kimi-k3", Demand::OnEvery),
-        ("deepseek-v4-flash", Demand::OnCallsWorded),
-        ("gemini-3.8-flash", Demand::Signed),
+    for (profile, model, demand) in [
+        ("openai", "kimi-k3", Demand::OnEvery),
+        ("openai", "deepseek-v4-flash", Demand::OnEveryWorded),
+        ("openai", "mimo-v2.6-pro", Demand::OnEveryWorded),
+        ("openai", "kimi-for-coding", Demand::OnEveryWorded),
+        ("openrouter", "moonshotai/kimi-k2.6", Demand::OnEveryWorded),
+        ("openai", "gemini-3.8-flash", Demand::Signed),
     ] {
         let host = Host::new("home", demand, None);
         let up = host.start().await;
-        let proxy = start_proxy(&up, ("openai", model), None).await;
+        let proxy = start_proxy(&up, (profile, model), None).await;
         let mut agent = Agent::new(&proxy).set("model", model);
         agent.result = |nth| words(500, nth);
         let mut cuts = 0;
@@ -54,7 +57,7 @@ async fn an_agent_is_never_refused_in_chat_completions() {
 #[tokio::test]
 async fn an_empty_reasoning_is_replaced_once_it_is_refused() {
     let model = "deepseek-v4-flash";
-    let up = Host::new("home", Demand::OnCallsWorded, None).start().await;
+    let up = Host::new("home", Demand::OnEveryWorded, None).start().await;
     let proxy = start_proxy(&up, ("openai", model), None).await;
     let mut agent = Agent::new(&proxy).set("model", model);
     agent.steps(5).await;

@@ -31,7 +31,7 @@ async fn play_session(profile: &'static Profile, manner: NoticeManner, stream: b
     agent.messages[0]["content"] = words(6_000, 0).into();
     // What these calls hold beside takes some of the room, and no cut shall end the countdown.
     agent.result = match profile.reasoning_member {
-        ReasoningMember::OnCalls => |nth| words(80, nth + 1),
+        ReasoningMember::OnEvery => |nth| words(80, nth + 1),
         _ => |nth| words(85, nth + 1),
     };
     let (mut tale, mut generations) = (Tale::default(), Vec::new());

@@ -89,3 +89,65 @@ async fn an_output_that_comes_after_a_cut_finds_its_call() {
         "once it is there, the pair goes like any other"
     );
 }
+
+/// An output of a call that has no id: nothing tells what it belongs to, so it stays where it is.
+#[tokio::test]
+async fn an_output_without_an_id_stays_and_stops_no_cut() {
+    let up = ScriptedProvider::start_answering(|request| {
+        let tokens = (request.body.len() / 4) as u32;
+        vec![answer("200 OK", "", response(&[said("Done.")], tokens))]
+    })
+    .await;
+    let proxy = up
+        .proxy()
+        .model("m", model_with_window(8_192))
+        .start()
+        .await;
+    let unnamed =
+        json!({"type": "function_call_output", "call_id": null, "output": "The tide turns."});
+    let mut input = vec![
+        user_entry("Mend the ship."),
+        said("I wait for the tide."),
+        unnamed.clone(),
+    ];
+    let mut cuts = 0;
+    for turn in 0..60 {
+        input.push(user_entry(&format!("And leak {turn}?")));
+        input.extend(step(&format!("c{turn}"), &"a plank and a nail ".repeat(60)));
+        let (sent, actions) = send(&proxy, &up, &input).await;
+        cuts += usize::from(actions.contains("dropped="));
+        assert!(sent.contains(&unnamed), "{turn}: {actions}");
+        input.push(said(&format!("Leak {turn} is mended.")));
+    }
+    assert!(cuts > 0);
+}
+
+/// The system prompt as opencode and pi send it to GPT-6.2.
+#[tokio::test]
+async fn leading_developer_entries_are_the_system_prompt() {
+    let up = ScriptedProvider::start_answering(|request| {
+        let tokens = (request.body.len() / 4) as u32;
+        vec![answer("200 OK", "", response(&[said("Done.")], tokens))]
+    })
+    .await;
+    let proxy = up
+        .proxy()
+        .model("m", model_with_window(8_192))
+        .start()
+        .await;
+    let prompt = |role: &str| json!({"type": "message", "role": role, "content": "You mend ships. ".repeat(20)});
+    let start = [
+        prompt("developer"),
+        prompt("system"),
+        user_entry("Mend the ship."),
+    ];
+    let mut input = start.to_vec();
+    let mut cuts = 0;
+    for turn in 0..60 {
+        input.extend(step(&format!("c{turn}"), &"a plank and a nail ".repeat(60)));
+        let (sent, actions) = send(&proxy, &up, &input).await;
+        cuts += usize::from(actions.contains("dropped="));
+        assert_eq!(sent[..3], start, "{turn}: {actions}");
+    }
+    assert!(cuts > 0);
+}

@@ -99,7 +99,7 @@ pub(crate) fn find_lacking_members(body: &Value, rules: &Profile) -> Vec<Violati
         let demands = match rules.reasoning_member {
             ReasoningMember::Free => false,
             ReasoningMember::OnCalls => !calls(answer).is_empty(),
-            ReasoningMember::OnEvery => role(answer) == "assistant",
+            ReasoningMember::OnEvery | ReasoningMember::Always => role(answer) == "assistant",
         };
         if demands && !answer["reasoning_content"].is_string() {
             report.add(14, at, "an answer without its reasoning");

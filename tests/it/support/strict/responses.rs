@@ -230,7 +230,9 @@ fn check_pairs(body: &Value, entries: &[Value], report: &mut ViolationReport) {
             );
         }
     }
-    for (at, entry) in entries.iter().enumerate().filter(|(_, it)| is_output(it)) {
+    // An output without a call's id is valid wherever it stands.
+    let named = |entry: &Value| is_output(entry) && !entry["call_id"].is_null();
+    for (at, entry) in entries.iter().enumerate().filter(|(_, it)| named(it)) {
         let mut before = entries[..at].iter().filter(|it| !is_output(it));
         if !before.any(|call| call["call_id"] == entry["call_id"]) {
             report.add(
