@@ -47,6 +47,7 @@ const HOSTS: &[(&str, &str)] = &[
     (".openai.azure.com", "azure"),
     (".services.ai.azure.com", "azure"),
     (".amazonaws.com", "amazon-bedrock"),
+    (".api.aws", "amazon-bedrock"),
     ("aiplatform.googleapis.com", "google-vertex"),
     ("api.x.ai", "xai"),
     ("us.api.x.ai", "xai"),

@@ -19,7 +19,9 @@ const MAX_BYTES: usize = 256;
 /// Largest `metadata` that is parsed, in bytes.
 const MAX_METADATA_BYTES: usize = 16 << 10;
 
-/// Headers of Codex. The thread comes first: a sub-agent sends its parent's session and its own thread.
+/// How the user agents of Codex and pi begin.
+const CODEX_AGENTS: [&[u8]; 2] = [b"codex", b"pi"];
+/// Headers of Codex, of which pi has `session-id`. The thread comes first: a sub-agent sends its parent's session and its own thread.
 const CODEX_HEADERS: [&str; 4] = ["thread-id", "session-id", "session_id", "conversation_id"];
 const OTHER_HEADERS: [&str; 5] = [
     "x-session-id",
@@ -126,15 +128,14 @@ fn hint_from_claude_code(headers: &HeaderMap) -> Option<SessionHint> {
     Some(hint)
 }
 
-/// Only for Codex, since other clients may use such plain header names for something else.
+/// Only for Codex and pi, since other clients may use such plain header names for something else.
 fn hint_from_codex(headers: &HeaderMap) -> Option<SessionHint> {
     let agent = headers.get(USER_AGENT)?.as_bytes();
-    let (name, rest) = agent.split_at_checked(5)?;
-    if !name.eq_ignore_ascii_case(b"codex")
-        || !matches!(rest.first(), Some(b'-' | b'_' | b' ' | b'/'))
-    {
-        return None;
-    }
+    let is_client = |name: &&[u8]| {
+        let (begin, rest) = agent.split_at_checked(name.len()).unwrap_or_default();
+        begin.eq_ignore_ascii_case(name) && matches!(rest.first(), Some(b'-' | b'_' | b' ' | b'/'))
+    };
+    CODEX_AGENTS.iter().find(|name| is_client(name))?;
     hint_from_any(headers, &CODEX_HEADERS)
 }
 
@@ -218,7 +219,21 @@ mod tests {
                 Some(("conversation_id", "1")),
             );
         }
-        for agent in ["curl/8", "codexer/1", "codex", "my codex/1"] {
+        for agent in ["pi (linux 6.8; x64)", "pi/1.6.0 (linux; node/22; x64)"] {
+            check(
+                &[("user-agent", agent), ("session-id", "1")],
+                Some(("session-id", "1")),
+            );
+        }
+        for agent in [
+            "curl/8",
+            "codexer/1",
+            "codex",
+            "my codex/1",
+            "pip/24",
+            "pi",
+            "",
+        ] {
             check(&[("user-agent", agent), ("session_id", "1")], None);
         }
         check(&[("session-id", "1")], None);

@@ -43,6 +43,7 @@ mod outgoing;
 mod overflow;
 mod pages;
 mod passthrough;
+mod pinned_blocks;
 mod places;
 mod priority;
 mod provider_errors;

@@ -248,6 +248,14 @@ pub const PROFILES: &[Profile] = &[
         images: ImageRule::Area,
         ..STRICT_VENDOR
     },
+    // Amazon Bedrock's two hosts have the APIs of OpenAI and Anthropic for models of any maker.
+    Profile {
+        name: "bedrock",
+        cache_life_s: Some(5 * MINUTE),
+        marked_cache_life_s: Some(HOUR),
+        speaks_messages: true,
+        ..STRICT_VENDOR
+    },
     STRICT,
     // Roles may follow one another in any order, and a cache may go at any time (xAI's guides to chat and to prompt
     // caching). Its Messages are deprecated, and still there.
@@ -352,6 +360,10 @@ pub(super) fn guess_by_host(base_url: Option<&str>) -> &'static str {
         "api.x.ai" | "us.api.x.ai" => "xai",
         host if host.ends_with(".openai.azure.com") => "azure",
         host if host.starts_with("api.moonshot.") => "kimi",
+        host if host.starts_with("bedrock-runtime.") && host.ends_with(".amazonaws.com") => {
+            "bedrock"
+        }
+        host if host.starts_with("bedrock-mantle.") && host.ends_with(".api.aws") => "bedrock",
         _ if base_url.port_u16() == Some(11434) => "ollama",
         _ if base_url.port_u16() == Some(1234) => "lmstudio",
         _ => "template",
@@ -380,6 +392,16 @@ mod tests {
             ("https://openrouter.ai/api/v1", "openrouter"),
             ("https://api.x.ai/v1", "xai"),
             ("https://us.api.x.ai/v1", "xai"),
+            (
+                "https://bedrock-runtime.us-east-1.amazonaws.com/openai/v1",
+                "bedrock",
+            ),
+            ("https://bedrock-mantle.eu-west-1.api.aws/v1", "bedrock"),
+            (
+                "https://bedrock-mantle.us-west-2.api.aws/anthropic/v1",
+                "bedrock",
+            ),
+            ("https://bedrock-mantle.example.com/v1", "template"),
             ("http://127.0.0.1:11434/v1", "ollama"),
             ("http://127.0.0.1:1234/v1", "lmstudio"),
             ("http://127.0.0.1:8080/v1", "template"),

@@ -90,6 +90,16 @@ impl ReadBlock<'_> {
         })
     }
 
+    /// Whether it is where another model took over: a `tool_use` before it has no result.
+    pub(super) fn is_fallback(&self) -> bool {
+        self.kind == b"fallback"
+    }
+
+    /// Whether its message goes back as it came: what its place is worth, or what it lists, counts for later requests.
+    pub(super) fn pins_message(&self) -> bool {
+        self.is_fallback() || self.kind == b"mcp_tool_listing"
+    }
+
     /// `in_answer`: only there, a `tool_use` is a call.
     pub(super) fn block(&self, in_answer: bool) -> Block {
         let kind = match (self.kind, self.text) {

@@ -184,12 +184,16 @@ impl<'a> MessagesIndexer<'a> {
         let (first_call, at) = (self.found.calls.len() as u32, self.found.items.len());
         let first_link = self.found.links.len() as u32;
         let is_answer = role == Role::ASSISTANT;
+        let mut stays = false;
         self.called_by_program.clear();
         let content = match content {
             ReadContent::Plain(content) => content,
             ReadContent::Parts(list, blocks) => {
                 let first = self.found.blocks.len() as u32;
-                for read in &blocks {
+                stays = is_answer && blocks.iter().any(ReadBlock::pins_message);
+                let fallback = blocks.iter().rposition(ReadBlock::is_fallback);
+                for (place, read) in blocks.iter().enumerate() {
+                    let is_answer = is_answer && fallback.is_none_or(|fallback| place > fallback);
                     if is_answer {
                         self.add_links(read);
                     }
@@ -208,6 +212,7 @@ impl<'a> MessagesIndexer<'a> {
             span,
             author: role.author,
             is_bound: role == Role::SYSTEM && self.found.items.last().is_some_and(in_list),
+            stays,
             content,
             calls: first_call..self.found.calls.len() as u32,
             links: first_link..self.found.links.len() as u32,

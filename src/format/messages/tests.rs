@@ -33,6 +33,35 @@ fn applied(conversation: &Conversation, edit: impl FnOnce(&mut Edits)) -> Value 
 }
 
 #[test]
+fn a_call_before_the_last_fallback_is_none_and_its_message_stays() {
+    let call =
+        |id: &str| format!(r#"{{"type":"tool_use","id":"{id}","name":"read","input":{{}}}}"#);
+    let answer = |blocks: &[&str]| {
+        let blocks = blocks.join(",");
+        format!(r#"{{"role":"assistant","content":[{blocks}]}}"#)
+    };
+    let (one, two) = (call("one"), call("two"));
+    let (one, two) = (&*one, &*two);
+    let fallback = r#"{"type":"fallback"}"#;
+    for (blocks, calls, stays) in [
+        (&[one, fallback, two][..], 1, true),
+        (&[one, fallback, fallback], 0, true),
+        (&[fallback, one, two], 2, true),
+        (&[r#"{"type":"mcp_tool_listing"}"#, one], 1, true),
+        (&[one, two], 2, false),
+    ] {
+        let found = request(&[TASK, &answer(blocks)], "");
+        let item = &found.items[1];
+        assert_eq!((found.calls_of(item).len(), item.stays), (calls, stays));
+        if calls > 0 {
+            let last = found.calls_of(item).last().unwrap().span;
+            let expected = blocks.last().unwrap().as_bytes();
+            assert_eq!(found.span_bytes(last), expected);
+        }
+    }
+}
+
+#[test]
 fn an_entry_with_results_is_an_item_for_each_and_one_for_the_rest() {
     let found = request(&[TASK, STEP, RESULTS], "");
     assert_eq!(

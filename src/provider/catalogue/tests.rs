@@ -216,6 +216,7 @@ fn models_of_2026_are_known_by_the_names_that_users_write() {
     };
     for (provider, model) in [
         ("anthropic", "claude-fable-5-1"),
+        ("anthropic", "claude-fable-5-2"),
         ("anthropic", "claude-haiku-5-5"),
         ("anthropic", "claude-haiku-5-5-20260921"),
         ("anthropic", "claude-opus-5"),

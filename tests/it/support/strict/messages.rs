@@ -271,9 +271,11 @@ fn check_pairs(entries: &[Value], report: &mut ViolationReport) {
         }
         asked = Vec::new();
         if role(entry) == "assistant" {
-            let calls = blocks(entry)
-                .iter()
-                .filter(|block| kind(block) == "tool_use");
+            // What stands before the last `fallback` gets no result.
+            let all = blocks(entry);
+            let fallback = all.iter().rposition(|block| kind(block) == "fallback");
+            let calls = all[fallback.unwrap_or(0)..].iter();
+            let calls = calls.filter(|block| kind(block) == "tool_use");
             asked = calls.map(|it| it["id"].as_str().unwrap_or("")).collect();
         }
     }
@@ -288,7 +290,8 @@ fn check_contents(entries: &[Value], report: &mut ViolationReport) {
         let is_empty = match &entry["content"] {
             Value::String(text) => text.is_empty(),
             Value::Array(blocks) => blocks.is_empty(),
-            _ => true,
+            // A `system` entry may set an effort alone.
+            _ => entry["output_config"].is_null(),
         };
         if is_empty {
             report.add(5, at, "an empty entry");
