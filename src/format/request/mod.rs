@@ -113,6 +113,13 @@ impl Conversation {
             .any(|span| caps.iter().all(|cap| cap.value != span))
     }
 
+    /// Whether the request itself says which reasoning the model reads, or the format does.
+    pub fn names_reasoning_context(&self) -> bool {
+        by_format!(self.format,
+            Responses => responses::request::names_reasoning_context(self);
+            else Chat | Messages => true)
+    }
+
     /// The largest thinking budget in the request, in tokens. Thinking is part of the answer, and
     /// providers refuse an answer cap that is not above the budget.
     pub fn thinking_budget(&self) -> Option<u64> {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::{
-    conversation::{Author, Conversation, Format, Item},
+    conversation::{Author, Conversation, Item},
     format::values::{find_member, has_type, parse_field},
     json::scan::{JsonKind, Span},
 };
@@ -24,12 +24,10 @@ pub(super) fn leave_out_unread_reasoning(conversation: &mut Conversation) {
     }
 }
 
-impl Conversation {
-    /// Whether the request itself says which reasoning the model reads, or the format does.
-    pub(crate) fn names_reasoning_context(&self) -> bool {
-        let context = &parse_field(self, "reasoning")["context"];
-        self.format != Format::Responses || !context.is_null() && context != "auto"
-    }
+/// Whether the request itself says which reasoning the model reads.
+pub(in crate::format) fn names_reasoning_context(conversation: &Conversation) -> bool {
+    let context = &parse_field(conversation, "reasoning")["context"];
+    !context.is_null() && context != "auto"
 }
 
 /// Whether the request is no turn of a conversation: it compacts, or Codex says that it notes what to remember.
