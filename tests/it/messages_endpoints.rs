@@ -285,3 +285,51 @@ async fn a_touch_of_the_cache_is_forwarded_with_the_id_of_an_answer() {
     assert_eq!(received.body, touch.to_string().as_bytes());
     assert!(!touched.headers.contains_key("x-plimsoll-session"));
 }
+
+/// After the server's own fallback, the last `message` is the model that refused; a compaction tells no size.
+#[tokio::test]
+async fn the_size_after_a_fallback_is_that_of_the_model_that_answered() {
+    let up = ScriptedProvider::start().await;
+    let proxy = up
+        .proxy()
+        .model("m", model_with_window(8_192))
+        .start()
+        .await;
+    let client = proxy.client();
+    let iteration =
+        |kind: &str, tokens: u32| json!({"type": kind, "input_tokens": tokens, "output_tokens": 5});
+    let advisor = iteration("advisor_message", 4_000);
+    for (iterations, expected) in [
+        (
+            vec![
+                iteration("message", 900),
+                iteration("fallback_message", 1_234),
+            ],
+            "1234",
+        ),
+        (
+            vec![
+                iteration("message", 900),
+                iteration("message", 950),
+                advisor,
+            ],
+            "950",
+        ),
+        (
+            vec![iteration("message", 900), iteration("compaction", 7_000)],
+            "900",
+        ),
+    ] {
+        let said = json!({"type": "message", "role": "assistant", "stop_reason": "end_turn",
+            "content": [{"type": "text", "text": "There."}],
+            "usage": {"input_tokens": 2_500, "output_tokens": 9, "iterations": iterations}});
+        up.script_next([answer("200 OK", "", said.to_string())]);
+        let mut body = ask("Where is the harbour?");
+        body["model"] = "m".into();
+        let answered = post(&client, "/v1/messages", &body).await;
+        assert_eq!(
+            answered.headers["x-plimsoll-prompt-tokens"], expected,
+            "{iterations:?}"
+        );
+    }
+}
