@@ -8,9 +8,9 @@ use plimsoll::{
 use serde_json::{Value, json};
 
 use crate::support::{
-    ModelCall, ModelReply, ModelRequest, ModelSetup, client::TestClient, full_body,
-    model_with_courses, model_with_early_levels, model_with_window, translate_chat::translate_chat,
-    words,
+    ModelCall, ModelReply, ModelRequest, ModelSetup, ScriptedProvider, answer, client::TestClient,
+    full_body, model_with_courses, model_with_early_levels, model_with_window,
+    translate_chat::translate_chat, words,
 };
 
 const WINDOW: u32 = 8_192;
@@ -305,4 +305,32 @@ async fn a_request_that_claude_code_calls_a_compaction_gets_nothing_of_recovery(
     }
     assert!(prompts > 3, "{prompts} prompts");
     model.assert_no_faults();
+}
+
+/// The switches of a repeat hold, whatever those of its request were.
+#[tokio::test]
+async fn a_repeat_with_the_guard_off_goes_out_as_it_came() {
+    let up = ScriptedProvider::start().await;
+    let proxy = up
+        .proxy()
+        .set(|config| config.guard.max_tool_result_chars = Some(2_000));
+    let proxy = proxy.model("m", model_with_window(32_768)).start().await;
+    let client = proxy.client();
+    let mut messages = vec![say("user", "TASK")];
+    messages.extend(step(1));
+    let body = json!({"model": "m", "messages": messages, "max_tokens": 900});
+    let mut repeated = body.clone();
+    repeated["max_tokens"] = 1.into();
+    let said = json!({"choices": [{"index": 0, "finish_reason": "stop",
+        "message": {"role": "assistant", "content": "Well."}}]});
+    let mut sent = Vec::new();
+    for (body, switch) in [(&body, "on"), (&repeated, "on"), (&repeated, "off")] {
+        up.script_next([answer("200 OK", "", said.to_string())]);
+        send(&client, Format::Chat, body, &[("x-plimsoll-guard", switch)]).await;
+        let body: Value = serde_json::from_slice(&up.last_request().body).unwrap();
+        sent.push(body["messages"].clone());
+    }
+    assert_ne!(sent[0], body["messages"], "the result is shortened");
+    assert_eq!(sent[1], sent[0]);
+    assert_eq!(sent[2], body["messages"]);
 }

@@ -85,7 +85,7 @@ pub fn plan_request(
     let (session, conversation) = (followed.session, followed.conversation);
     let (_span, begun) = begin_planning(session);
     if let Some(last) = &session.repeated
-        && let Some(mut planned) = plan_repeat(followed, last, &target.id())
+        && let Some(mut planned) = plan_repeat(followed, last, target)
     {
         planned.guard_took = begun.elapsed();
         return planned;
@@ -263,9 +263,10 @@ pub fn find_stale_places(
     if known.is_some() || conversation.changes_prompt(&planned.plan.edits) {
         return None;
     }
-    let before = conversation.items[..first].iter();
+    let before = conversation.items.get(..first)?.iter();
     let before = before.filter(|item| !item.author.is_system()).count() as u32;
-    Some(before..planned.plan.answer.place)
+    let stale = before..planned.plan.answer.place;
+    (!stale.is_empty()).then_some(stale)
 }
 
 /// Plans without the reasoning of these answers, while that before them is kept.

@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 
 use super::{PlannedRequest, keep_cuts, replan_request};
 use crate::{
-    conversation::edit::Edits, guard::Plan, proxy::FollowedConversation, store::SessionId,
-    unix_time::unix_ms_now,
+    conversation::edit::Edits, guard::Plan, provider::Target, proxy::FollowedConversation,
+    store::SessionId, unix_time::unix_ms_now,
 };
 
 /// Requests that are remembered; beyond this the least recently used one is forgotten. One takes some kilobytes, and at
@@ -60,16 +60,21 @@ impl LastRequests {
     }
 }
 
-/// Plans a repeat as the request that it repeats; `None` if that one went to another target.
+/// Plans a repeat as the request that it repeats; `None` if that one went to another target, or in another mode.
 pub(super) fn plan_repeat(
     followed: FollowedConversation<'_>,
     last: &LastRequest,
-    target: &str,
+    target: &Target,
 ) -> Option<PlannedRequest> {
-    if last.planned.target.id() != target {
+    let (before, mode) = (&last.planned, followed.session.options.mode);
+    if before.target.id() != target.id() || before.mode != mode {
         return None;
     }
-    let mut planned = last.planned.clone();
+    let mut planned = PlannedRequest {
+        // The settings may be others now.
+        target: target.clone(),
+        ..before.clone()
+    };
     keep_cuts(&mut planned);
     planned.asked_ms = unix_ms_now();
     Some(replan_request(followed, planned))
