@@ -38,12 +38,13 @@ pub struct App {
     pub config: Config,
     pub clients: Clients,
     pub registry: Registry,
+    /// They hold providers as these settings have them.
+    pub last_requests: Arc<LastRequests>,
     // All fields from here outlive a reload, except for `listening` and the clients' names of `sessions`.
     pub sessions: Sessions,
     /// The calibration that new sessions begin with.
     pub ratios: Arc<TokenRatios>,
     pub reasoning: Arc<ReasoningBySession>,
-    pub last_requests: Arc<LastRequests>,
     pub replica_sync: Arc<ReplicaSync>,
     pub inflight_bytes: InflightBytes,
     pub metrics: Arc<Metrics>,
@@ -123,6 +124,7 @@ impl App {
         Ok(Self {
             registry: self.registry.with_settings(&config)?,
             clients: Clients::new(&config.clients, &self.client_limits),
+            last_requests: Arc::default(),
             sessions: self.sessions.with_clients(config.clients.keys()),
             listening: self.draining.child_token(),
             config,

@@ -15,7 +15,6 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    config::profile::PastReasoning,
     conversation::{
         Author, Conversation, Item, ItemPlace, PlaceMap,
         digest::DigestBuilder,
@@ -141,9 +140,7 @@ impl SentChanges {
             head.push_digest(b't', tools as u128);
         }
         let system = conversation.items.first();
-        // Where stale reasoning is dropped, `instructions` stand behind the messages (OpenAI's guide to GPT-6.2).
-        let is_prefix = view.policy.profile.past_reasoning != PastReasoning::Dropped;
-        let system = system.filter(|item| is_prefix && item.place == ItemPlace::Outside);
+        let system = system.filter(|item| item.place == ItemPlace::Outside);
         for edit in edits.ordered_edits(&conversation.body) {
             let is_in = |start: u32, end: u32| (start..end).contains(&edit.span.start);
             if is_in(conversation.list.start, conversation.list.end) {

@@ -19,7 +19,7 @@ use crate::{
 const MAX_REQUESTS: NonZeroUsize = NonZeroUsize::new(512).expect("not zero");
 
 /// The last answered requests of sessions, by the digest of what their prompts are made of. Kept in memory only: after a
-/// restart a repeat is planned as any request, and still stores nothing if it says that it fills the cache.
+/// restart, or with other settings, a repeat is planned as any request, and still stores nothing if it says that it fills the cache.
 pub struct LastRequests(Mutex<LruCache<u128, Arc<LastRequest>>>);
 
 /// A request that was answered.
@@ -71,7 +71,6 @@ pub(super) fn plan_repeat(
         return None;
     }
     let mut planned = PlannedRequest {
-        // The settings may be others now.
         target: target.clone(),
         ..before.clone()
     };
