@@ -55,9 +55,6 @@ impl SessionClient {
         if session.annotates {
             this.annotate_start();
         }
-        if session.api == BoundApi::Responses && Random::for_part(session.seed, 3).chance(50) {
-            this.lead_with_developer();
-        }
         this
     }
 
@@ -75,15 +72,6 @@ impl SessionClient {
             Self::Responses(agent) => &mut agent.fields,
             Self::Chat(agent) => &mut agent.fields,
         }
-    }
-
-    /// The system prompt as clients of GPT-6.2 send it: the first entry.
-    fn lead_with_developer(&mut self) {
-        let fields = self.fields();
-        let prompt = fields["instructions"].take();
-        let entry = json!({"type": "message", "role": "developer", "content": prompt});
-        fields["input"].as_array_mut().unwrap().insert(0, entry);
-        fields.as_object_mut().unwrap().remove("instructions");
     }
 
     fn annotate_start(&mut self) {
