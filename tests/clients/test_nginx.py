@@ -154,8 +154,8 @@ def test_an_answer_has_its_headers(front, provider, tag):
     assert json.loads(answer.read())["choices"][0]["message"]["content"] == TEXT
     seen = {name.lower(): value for name, value in provider.last(tag)["headers"].items()}
     assert seen["x-login"] == headers["x-login"]
-    assert seen["forwarded"] == "for=unknown;proto=https"
-    assert "x-forwarded-for" not in seen, "whose request it is"
+    for name in ("forwarded", "x-forwarded-for"):
+        assert name not in seen, "whose request it is"
 
 
 def test_a_stream_is_passed_on_as_it_comes(front, provider, tag):

@@ -22,6 +22,7 @@ KEY = "a-client-key"
 KEYED = CONFIG + f"""
 [clients.watcher]
 key_sha256 = "{hashlib.sha256(KEY.encode()).hexdigest()}"
+metrics = true
 """
 
 MODEL = 'gen_ai_provider_name="simulated",gen_ai_request_model="plimsoll-8k"'
