@@ -32,6 +32,9 @@ const PROVIDER_HEADER: HeaderName = HeaderName::from_static("x-plimsoll-provider
 /// Names of keys in a query: at Azure, at its gateways, and at Google.
 const KEYS: [&str; 4] = ["api-key", "api_key", "subscription-key", "key"];
 
+/// Bytes of a key, where others stand too: `sk-SK` is a language.
+const LEAST_KEY: usize = 16;
+
 /// A query with its `?`. The client's key is taken out if the provider must not get it.
 pub fn strip_query_keys(app: &App, parts: &Parts, provider: &Provider, query: &str) -> String {
     let (clients, passes) = (&app.clients, passes_credentials(app, parts, provider));
@@ -85,7 +88,7 @@ fn find_credential(app: &App, parts: &Parts, provider: &Provider) -> Option<Vec<
     if !passes_credentials(app, parts, provider) {
         return None;
     }
-    let mut all = list_credentials(parts, provider);
+    let mut all = list_credentials(&parts.headers, parts.uri.query(), provider);
     all.find(|credential| !app.clients.is_key(credential))
 }
 
@@ -95,20 +98,27 @@ pub fn check_credentials(parts: &Parts, provider: &Provider) -> Result<(), Failu
     if !provider.config.is_known {
         return Ok(());
     }
-    let protocols = parts.headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter();
+    let headers = headers::filter_for_provider(&parts.headers, &provider.config, true, false);
+    let protocols = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter();
     let protocols = protocols.map(|value| value.as_bytes().to_ascii_lowercase());
     let protocols = protocols.filter(|it| memmem::find(it, KEY_PROTOCOL.as_bytes()).is_some());
-    let all: Vec<_> = list_credentials(parts, provider).chain(protocols).collect();
+    let query = parts.uri.query();
+    let listed = list_credentials(&headers, query, provider);
+    let all: Vec<_> = listed.chain(protocols).collect();
     let name = provider.name.to_string();
     // White space behind the name of a scheme goes with the end of the line.
     let is_none = |it: &Vec<u8>| it.is_empty() || it.eq_ignore_ascii_case(b"bearer");
     if all.iter().all(is_none) {
         return Err(Failure::CredentialMissing { provider: name });
     }
-    match all
-        .iter()
-        .all(|credential| provider.config.may_get(credential))
-    {
+    // A key also goes on where nobody looks for one.
+    let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+    let mut pairs = pairs.flat_map(|(name, value)| [name, value]);
+    let may_get = |text: &[u8], least| provider.config.may_get(text, least);
+    let fits = all.iter().all(|credential| may_get(credential, 0))
+        && headers.values().all(|it| may_get(it.as_bytes(), LEAST_KEY))
+        && pairs.all(|it| may_get(it.as_bytes(), LEAST_KEY));
+    match fits {
         true => Ok(()),
         false => Err(Failure::CredentialElsewhere { provider: name }),
     }
@@ -116,12 +126,13 @@ pub fn check_credentials(parts: &Parts, provider: &Provider) -> Result<(), Failu
 
 /// Whatever in a request may be a credential for a provider, in headers and query.
 fn list_credentials<'a>(
-    parts: &'a Parts,
+    headers: &'a HeaderMap,
+    query: Option<&'a str>,
     provider: &'a Provider,
 ) -> impl Iterator<Item = Vec<u8>> + 'a {
-    let in_headers = headers::list_credentials(&parts.headers, &provider.config);
+    let in_headers = headers::list_credentials(headers, &provider.config);
     let in_headers = in_headers.map(|value| value.trim_ascii().to_vec());
-    let pairs = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes());
+    let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
     let in_query = pairs.filter(|(name, _)| KEYS.iter().any(|it| name.eq_ignore_ascii_case(it)));
     let in_query = in_query.map(|(_, value)| value.into_owned().into_bytes());
     in_headers.chain(in_query)

@@ -1,10 +1,12 @@
 //! A proxy without settings of its own: the names of Anthropic's and OpenAI's models are passed on with the client's
 //! credentials. Behind a proxy of the environment, one server stands for both hosts.
 
+mod attacks;
+
 use std::fs;
 
 use http::Method;
-use plimsoll::config::{Environment, Flags, LoadedConfig, load_config};
+use plimsoll::config::{Config, Environment, Flags, LoadedConfig, load_config};
 use serde_json::json;
 use tokio_tungstenite::{
     connect_async,
@@ -48,14 +50,23 @@ fn answer_anything(request: &ReceivedRequest) -> Vec<ProviderStep> {
 }
 
 async fn start() -> (ScriptedProvider, TunnelProxy, RunningProxy) {
+    start_with("", |_| {}).await
+}
+
+/// With more lines in its `[server]`.
+async fn start_with(
+    server: &str,
+    set: impl FnOnce(&mut Config),
+) -> (ScriptedProvider, TunnelProxy, RunningProxy) {
     let up = ScriptedProvider::start_answering(answer_anything).await;
     let tunnel = TunnelProxy::start(up.address, &["api.openai.com", "api.anthropic.com"]).await;
-    let lines = format!("[server]\nca_file = {:?}\n", tunnel.ca_file());
+    let lines = format!("[server]\nca_file = {:?}\n{server}", tunnel.ca_file());
     let address = format!("http://{}", tunnel.address);
     let loaded = load(&lines, &[("HTTPS_PROXY", &address)]).config;
     let proxy = ProxyBuilder::new().set(|config| {
         config.providers = loaded.providers;
         config.server.outgoing = loaded.server.outgoing;
+        set(config);
     });
     (up, tunnel, proxy.start().await)
 }

@@ -228,13 +228,13 @@ impl ModelNames {
         })
     }
 
-    /// Whether a provider or a setting names the model, so that it does not only fall to the default provider.
     /// Whether the models of a provider's own list stand in lists.
     pub fn is_listed(&self, provider: &str) -> bool {
         let provider = self.providers.get(provider);
         provider.is_none_or(|provider| provider.listed)
     }
 
+    /// Whether a provider or a setting names the model, so that it does not only fall to the default provider.
     pub fn is_claimed(&self, name: &str) -> bool {
         let prefixed = name.split_once('/');
         prefixed.is_some_and(|(left, _)| self.providers.contains_key(left))

@@ -58,18 +58,21 @@ impl ProviderConfig {
     /// Whether it may be asked for a model of this name: one of the proxy's own choice for its own models only.
     pub fn may_serve(&self, model: &str) -> bool {
         let is_own = |pattern: &String| matches_pattern(pattern, model);
-        !self.is_known || !model.starts_with(OPEN_WEIGHTS) && self.models.iter().any(is_own)
+        !self.is_known || !model.contains(OPEN_WEIGHTS) && self.models.iter().any(is_own)
     }
 
-    /// Whether it may get this credential of a client: one of the proxy's own choice gets none that is seen to be for the
-    /// other one.
-    pub fn may_get(&self, credential: &[u8]) -> bool {
+    /// Whether it may get this text of a client's request, in which a credential may stand behind the name of a scheme, of a
+    /// protocol, or a quotation mark: one of the proxy's own choice gets no key that is seen to be for the other one. Words
+    /// of less than `least` bytes are no keys.
+    pub fn may_get(&self, text: &[u8], least: usize) -> bool {
         let is_anthropic = self.profile.name == "anthropic";
-        let text = String::from_utf8_lossy(credential);
-        // It may stand behind the name of a scheme or of a protocol.
-        let mut words = text.split([' ', '\t', ',', '.']);
-        let fits =
-            |word: &str| !word.starts_with("sk-") || word.starts_with("sk-ant-") == is_anthropic;
+        let text = String::from_utf8_lossy(text).to_ascii_lowercase();
+        let mut words = text.split(|c: char| !c.is_ascii_alphanumeric() && !"-_".contains(c));
+        let fits = |word: &str| {
+            let names_anthropic = word.contains("sk-ant-");
+            let is_key = names_anthropic || word.starts_with("sk-");
+            !is_key || word.len() < least || names_anthropic == is_anthropic
+        };
         !self.is_known || words.all(fits)
     }
 }
@@ -121,6 +124,7 @@ mod tests {
         for name in [
             "gpt-oss-120b",
             "gpt-oss:20b",
+            "ft:gpt-oss-20b:me::1",
             "llama3",
             "deepseek-chat",
             "",
@@ -138,7 +142,7 @@ mod tests {
         let known = make_known_providers();
         let check = |credential: &str, anthropic: bool, openai: bool| {
             let found =
-                ["anthropic", "openai"].map(|name| known[name].may_get(credential.as_bytes()));
+                ["anthropic", "openai"].map(|name| known[name].may_get(credential.as_bytes(), 0));
             assert_eq!(found, [anthropic, openai], "{credential}");
         };
         check("sk-ant-api03-x", true, false);
@@ -149,5 +153,19 @@ mod tests {
         check("realtime, openai-insecure-api-key.sk-x", false, true);
         check("eyJhbGciOi.x.y", true, true);
         check("", true, true);
+        for behind in [
+            "Bearer \"",
+            "Bearer '",
+            "Bearer:",
+            "key=",
+            "Bearer\u{a0}",
+            "Token my_",
+        ] {
+            check(&format!("{behind}sk-ant-api03-x\""), true, false);
+        }
+        check("\"SK-proj-x\"", false, true);
+        // A language is no key.
+        let language = |name: &str| known[name].may_get(b"sk-SK,sk;q=0.9", 16);
+        assert!(language("anthropic") && language("openai"));
     }
 }
