@@ -120,8 +120,8 @@ impl<'a> FormatClient<'a> {
             for _ in 0..3 {
                 let plan = guard::plan(&conversation, &self.policy, &knowledge);
                 let sent = plan.edits.apply(&conversation.body);
-                let marked =
-                    (marking == Marking::Proxy).then(|| conversation.add_cache_markers(&sent));
+                let marked = (marking == Marking::Proxy)
+                    .then(|| conversation.add_cache_markers(&sent, false));
                 let sent = marked.flatten().unwrap_or(sent).to_bytes();
                 let tokens = cache.count(&sent);
                 let raw = plan.report.raw_after;

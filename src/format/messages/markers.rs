@@ -154,7 +154,7 @@ mod tests {
     fn add_markers(format: Format, body: &str) -> Option<String> {
         let body = Bytes::copy_from_slice(body.as_bytes());
         let conversation = format.index_body(body.clone()).unwrap();
-        let marked = conversation.add_cache_markers(&Rope::from(body))?;
+        let marked = conversation.add_cache_markers(&Rope::from(body), false)?;
         Some(String::from_utf8(marked.to_bytes().into()).unwrap())
     }
 

@@ -28,13 +28,11 @@ impl Conversation {
     }
 
     /// The request as it is sent, `body`, with cache markers; `None` where the format has none, the client's request
-    /// names one or is auxiliary, or no place takes one. Changes nothing else of the body.
-    pub fn add_cache_markers(&self, body: &Rope) -> Option<Rope> {
+    /// names one or is auxiliary, or no place takes one. Changes nothing else of the body. `is_repeat`: it gets those of the
+    /// request that it repeats, auxiliary or not.
+    pub fn add_cache_markers(&self, body: &Rope, is_repeat: bool) -> Option<Rope> {
         let has_markers = by_format!(self.format, Messages => true; else Chat | Responses => false);
-        if !has_markers
-            || self.is_auxiliary() && !self.may_fill_cache()
-            || markers::names_marker(self)
-        {
+        if !has_markers || self.is_auxiliary() && !is_repeat || markers::names_marker(self) {
             return None;
         }
         let sent = self.format.index_body(body.to_bytes()).ok()?;

@@ -60,8 +60,11 @@ pub(super) fn edit_body(
     if let Some(filled) = conversation.add_required_members(&body, profile, extras.filling) {
         (body, sent.filling) = (filled, extras.filling);
     }
+    let session = request.session.as_ref();
+    let repeated = session.and_then(|session| session.repeated.as_ref());
+    let is_repeat = repeated.is_some_and(|last| last.is_guarded());
     if extras.markers
-        && let Some(marked) = conversation.add_cache_markers(&body)
+        && let Some(marked) = conversation.add_cache_markers(&body, is_repeat)
     {
         (body, sent.markers) = (marked, true);
     }

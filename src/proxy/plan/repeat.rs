@@ -28,6 +28,12 @@ pub struct LastRequest {
     planned: PlannedRequest,
 }
 
+impl LastRequest {
+    pub fn is_guarded(&self) -> bool {
+        self.planned.is_guarded()
+    }
+}
+
 impl Default for LastRequests {
     fn default() -> Self {
         Self(Mutex::new(LruCache::new(MAX_REQUESTS)))

@@ -49,7 +49,7 @@ impl SummaryClient for SummarySource {
         let body = Rope::from(body);
         // Nothing reads what is written of a transcript.
         let marked = (self.adds_markers && repeats_conversation)
-            .then(|| self.conversation.add_cache_markers(&body));
+            .then(|| self.conversation.add_cache_markers(&body, false));
         let body = marked.flatten().unwrap_or(body);
         let betas = self.tools_beta.filter(|_| repeats_conversation);
         let betas = betas.as_slice();

@@ -98,8 +98,13 @@ async fn no_marker_is_added_beside_the_clients_or_where_nothing_may_change() {
         );
     }
     unmarked_agent(&proxy).ask().await;
-    let sent = up.bodies().await.pop().unwrap().to_string();
-    assert_eq!(sent.matches(KEY).count(), 2, "{sent}");
+    let mut sent = up.bodies().await.pop().unwrap();
+    assert_eq!(sent.to_string().matches(KEY).count(), 2, "{sent}");
+    // What fills the cache for that request has its markers.
+    let title = unmarked_agent(&proxy).set("max_tokens", 0);
+    title.ask().await;
+    sent["max_tokens"] = 0.into();
+    assert_eq!(up.bodies().await.pop().unwrap(), sent);
 }
 
 #[tokio::test]

@@ -50,7 +50,7 @@ proptest! {
         let plan = guard::plan(&client, &policy, &MESSAGES.make_recall(&client, seed));
         let body = plan.edits.apply(&client.body);
         let sent = body.to_bytes();
-        let marked = client.add_cache_markers(&body).expect("places for markers").to_bytes();
+        let marked = client.add_cache_markers(&body, false).expect("places for markers").to_bytes();
         let shown = String::from_utf8_lossy(&marked);
         let found = strict::messages::find_violations(&marked);
         prop_assert_eq!(found, strict::messages::find_violations(&sent), "{}", shown);
@@ -58,14 +58,14 @@ proptest! {
         prop_assert_eq!(before, after, "{}", shown);
         let marked = MESSAGES.index(marked);
         prop_assert_eq!(digests(&MESSAGES.index(sent)), digests(&marked));
-        prop_assert!(marked.add_cache_markers(&Rope::from(marked.body.clone())).is_none(), "marked twice");
+        prop_assert!(marked.add_cache_markers(&Rope::from(marked.body.clone()), false).is_none(), "marked twice");
     }
 
     #[test]
     fn a_client_that_sets_markers_gets_none(case in any_messages(10)) {
         let client = MESSAGES.read(&case.body);
         let sets_markers = String::from_utf8_lossy(&case.body).contains("\"cache_control\"");
-        let marked = client.add_cache_markers(&Rope::from(client.body.clone()));
+        let marked = client.add_cache_markers(&Rope::from(client.body.clone()), false);
         prop_assert_eq!(marked.is_none(), sets_markers);
     }
 }
