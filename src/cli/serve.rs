@@ -77,7 +77,7 @@ fn log_startup(loaded: &LoadedConfig, listener: &TcpListener) -> io::Result<()> 
                 Auth::Key(..) => "key",
                 Auth::None => "none",
             },
-            "provider {name} is configured"
+            "provider {name} can be asked"
         );
     }
     if config.providers.values().any(|provider| provider.is_known) {

@@ -110,7 +110,7 @@ impl PageAccess {
 }
 
 /// Whether a path is none of the proxy's own.
-fn is_page_path(path: &str) -> bool {
+pub(super) fn is_page_path(path: &str) -> bool {
     let first = path.trim_start_matches('/').split('/').next();
     !first.is_some_and(|first| OWN.contains(&first))
 }

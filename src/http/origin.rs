@@ -13,7 +13,10 @@ use http::{
     request::Parts,
 };
 
-use super::{admission::Clients, cors::PageAccess};
+use super::{
+    admission::Clients,
+    cors::{PageAccess, is_page_path},
+};
 use crate::{config::ServerConfig, error::Failure, provider::headers::tells_of_forwarding};
 
 /// A browser states here how the page that makes the request relates to this host.
@@ -62,7 +65,10 @@ pub fn check_local_origin(
     let mut sites = parts.headers.get_all(FETCH_SITE).iter();
     if sites.any(|site| site == "cross-site") || !parts.headers.get_all(ORIGIN).iter().all(is_local)
     {
-        return Err(Failure::ForeignOrigin);
+        return Err(match is_page_path(parts.uri.path()) {
+            true => Failure::ForeignOrigin,
+            false => Failure::ForeignPage,
+        });
     }
     Ok(())
 }

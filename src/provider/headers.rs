@@ -30,7 +30,7 @@ const CREDENTIALS: &[&str] = &[
 ];
 
 /// Headers in which proxies before this one tell of their clients, beside `x-forwarded-*`.
-const FORWARDING: [&str; 16] = [
+const FORWARDING: [&str; 21] = [
     "cdn-loop",
     "cf-connecting-ip",
     "cf-connecting-ipv6",
@@ -39,13 +39,18 @@ const FORWARDING: [&str; 16] = [
     "cf-visitor",
     "cf-worker",
     "fastly-client-ip",
+    "fly-client-ip",
     "forwarded",
     "true-client-ip",
     "via",
+    "x-appengine-user-ip",
+    "x-azure-clientip",
+    "x-azure-socketip",
     "x-client-ip",
     "x-cluster-client-ip",
     "x-envoy-external-address",
     "x-original-forwarded-for",
+    "x-original-host",
     "x-real-ip",
 ];
 

@@ -30,7 +30,7 @@ use super::{
     learnt_windows::{LearntWindows, Lesson, LessonScope, RefusedPrompt},
     model_lists::{ModelListError, ModelLists},
     names::{MAX_NAME_BYTES, ModelNameError, ModelNames, ResolvedDeployment},
-    overflow::hide_repeated,
+    overflow::hide_private,
     window,
 };
 use crate::config::{Config, Outgoing, profile::find_beta_window};
@@ -199,7 +199,7 @@ impl Registry {
     pub fn warn_unknown_wording(&self, target: &Target, wording: &str, request: &[u8]) {
         let (provider, model) = (&*target.provider.name, &*target.model);
         if self.is_first_report(format!("{provider}: {wording}")) {
-            let wording = hide_repeated(wording, request);
+            let wording = hide_private(wording, request);
             tracing::warn!(
                 provider,
                 model,

@@ -214,6 +214,9 @@ fn find_meant_path(path: &str) -> Option<String> {
     let decoded = percent_decode_str(&decoded)
         .decode_utf8_lossy()
         .to_ascii_lowercase();
+    // A client may have escaped a query, or a blank behind the address that was copied into its settings.
+    let decoded = decoded.split(['?', '#']).next().unwrap_or_default();
+    let decoded = decoded.trim_end_matches(|it: char| it.is_whitespace() || it.is_control());
     let parts = decoded
         .split(['/', '\\'])
         .map(|part| part.split(';').next().unwrap_or_default());

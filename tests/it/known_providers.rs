@@ -137,6 +137,11 @@ async fn each_name_goes_to_its_provider_with_the_clients_own_key() {
         assert_eq!(seen.header("host"), Some(host), "{model}");
         assert_eq!(seen.header(name), Some(&*value), "{model}");
     }
+    let client = proxy.client();
+    let request = client.request(Method::GET, "/openai/v1/files");
+    let (name, value) = bearer(OPENAI);
+    let got = client.send_with(request.header(name, value), "").await;
+    assert_eq!(got.status, 200, "{}", got.text());
     let heads = tunnel.heads();
     assert!(!heads.is_empty() && heads.iter().all(|head| !head.contains("secret")));
 }
@@ -252,6 +257,12 @@ async fn any_other_name_is_refused_with_the_lines_that_serve_it() {
         .send_with(request, body("llama3"))
         .await
         .is_error(404, "model_not_found");
+    // A path without a model says where it goes.
+    let request = client.request(Method::GET, "/v1/files");
+    let request = request.header("authorization", "Bearer eyJ.x.y");
+    let got = client.send_with(request, "").await;
+    got.is_error(404, "model_not_found");
+    assert!(got.text().contains("/openai/v1/files"), "{}", got.text());
     let got = proxy.chat(body("simulated/plimsoll-8k")).await;
     assert_eq!(got.status, 200, "the built-in provider needs no key");
     assert_eq!(tunnel.heads(), [""; 0]);

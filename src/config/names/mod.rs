@@ -50,6 +50,11 @@ pub struct ResolvedDeployment {
 pub enum ModelNameError {
     #[error("There is no provider `{name}`. {remedy}")]
     Provider { name: String, remedy: String },
+    #[error(
+        "The request names no model, which would say where it goes. Put the provider before the path, as in /openai/v1/files \
+         or /anthropic/v1/messages/batches."
+    )]
+    Unnamed,
     #[error("The model `{model}` does not exist or you do not have access to it. {remedy}")]
     Model { model: String, remedy: String },
     #[error("No model has a name of over {MAX_NAME_BYTES} bytes.")]
@@ -347,7 +352,11 @@ impl ModelNames {
     }
 
     pub(crate) fn unknown_model(&self, model: &str) -> ModelNameError {
-        if self.providers.values().any(|provider| provider.is_known) {
+        let has_known = self.providers.values().any(|provider| provider.is_known);
+        if has_known && model.is_empty() {
+            return ModelNameError::Unnamed;
+        }
+        if has_known {
             return ModelNameError::Model {
                 model: model.to_owned(),
                 remedy: write_first_settings(model),
@@ -373,11 +382,10 @@ impl ModelNames {
 
 /// The settings that serve a model, for a proxy without any.
 fn write_first_settings(model: &str) -> String {
-    let name = if model.is_empty() { "NAME" } else { model };
     format!(
         "Without settings, this proxy passes on the names of Anthropic's and OpenAI's models only. To serve another, write \
          these lines into a file, with the address of its provider, and start with `plimsoll --config FILE`:\n\
-         [providers.mine]\nbase_url = \"https://HOST/v1\"\nauth = \"client\"\nmodels = [{name:?}]"
+         [providers.mine]\nbase_url = \"https://HOST/v1\"\nauth = \"client\"\nmodels = [{model:?}]"
     )
 }
 

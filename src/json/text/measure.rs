@@ -220,12 +220,14 @@ impl RunCounter<'_> {
         if fourth == 0 {
             return;
         }
-        let of_escapes = [1, 2, 3].map(|by| behind(escaped, self.escaped, by));
-        let repeats = bits.letters
-            & !(of_escapes[0] | of_escapes[1] | of_escapes[2])
-            & match_repeats::<1>(map, self.raw, block, from)
-            & match_repeats::<2>(map, self.raw, block, from)
-            & match_repeats::<3>(map, self.raw, block, from);
+        // Most of these differ from the letter before, and nothing else has to be compared then.
+        let mut repeats = fourth & match_repeats::<1>(map, self.raw, block, from);
+        if repeats != 0 {
+            let of_escapes = [1, 2, 3].map(|by| behind(escaped, self.escaped, by));
+            repeats &= !(of_escapes[0] | of_escapes[1] | of_escapes[2])
+                & match_repeats::<2>(map, self.raw, block, from)
+                & match_repeats::<3>(map, self.raw, block, from);
+        }
         self.sizes.late_consonants += (fifth & !repeats).count_ones();
         self.sizes.letters -= repeats.count_ones();
         self.sizes.repeats += repeats.count_ones();

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::{
-    Overflow, OverflowVerdict, detect_overflow, detect_overflow_in_event, hide_repeated,
+    Overflow, OverflowVerdict, detect_overflow, detect_overflow_in_event, hide_private,
     read_request_limit, read_unknown_wording,
 };
 use crate::conversation::Format;
@@ -331,15 +331,38 @@ fn a_wording_is_unknown_only_in_a_refusal_of_no_known_kind() {
 #[test]
 fn what_a_wording_repeats_of_the_request_is_hidden() {
     let request = br#"{"content":"My Secret Plan is to sail"}"#;
-    let shown = hide_repeated("declined: my secret plan is to sail away, e-4711", request);
+    let shown = hide_private("declined: my secret plan is to sail away, e-4711", request);
     assert!(
         !shown.contains("secret") && shown.starts_with("declined"),
         "{shown}"
     );
     assert!(shown.ends_with("away, e-4711"), "{shown}");
-    assert_eq!(hide_repeated("上下文", "上下文".as_bytes()), "上下文");
+    assert_eq!(hide_private("上下文", "上下文".as_bytes()), "上下文");
     let long = "我的秘密计划是出海远航去";
-    assert!(!hide_repeated(&format!("拒绝：{long}"), long.as_bytes()).contains("秘密"));
+    assert!(!hide_private(&format!("拒绝：{long}"), long.as_bytes()).contains("秘密"));
+}
+
+#[test]
+fn what_may_be_a_key_or_somebodys_name_is_hidden_in_a_wording() {
+    for (wording, shown) in [
+        (
+            "schluessel bearer 0123456789abcdef0123456789abcdef hat keinen zugang",
+            "schluessel bearer … hat keinen zugang",
+        ),
+        ("key 'sk-proj-abc123def456' is odd", "key '…' is odd"),
+        ("basic correcthorse: no", "basic …: no"),
+        ("密钥ghp_abcdefghijklmnopqrstuvwxyz无效", "密钥…无效"),
+        (
+            "no access for me@example.com (4711471147114711)",
+            "no access for … (…)",
+        ),
+        (
+            "context_length_exceeded: 140000 tokens > 131,072 (code e-4711)",
+            "context_length_exceeded: 140000 tokens > 131,072 (code e-4711)",
+        ),
+    ] {
+        assert_eq!(hide_private(wording, b"{}"), shown);
+    }
 }
 
 #[test]
@@ -406,7 +429,7 @@ proptest! {
         detect_overflow_in_event(&body);
         read_request_limit(status, &body);
         if let Some(words) = read_unknown_wording(status, &body) {
-            hide_repeated(&words, &body);
+            hide_private(&words, &body);
         }
     }
 

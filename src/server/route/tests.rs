@@ -66,6 +66,9 @@ fn routes_follow_method_and_path() {
     for (path, meant) in [
         ("/v1/v1/messages", "/v1/messages"),
         ("/v1/messages/", "/v1/messages"),
+        ("/v1/chat/completions%20", "/v1/chat/completions"),
+        ("/v1/messages%0A", "/v1/messages"),
+        ("/p/v1/messages%3Fbeta=true", "/p/v1/messages"),
         ("/v1/v1/chat/completions//", "/v1/chat/completions"),
         ("/p/v1/v1/responses", "/p/v1/responses"),
         ("/v1//messages", "/v1/messages"),

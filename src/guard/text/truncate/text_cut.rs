@@ -26,6 +26,38 @@ pub(in crate::guard) struct TextReplacement {
 /// The most that sums of fractions may be off by; raw tokens.
 const SLACK: f64 = 0.01;
 
+/// Characters from one remembered place to the next.
+const STRIDE: usize = 64;
+
+/// Where the characters of a text begin. Remembers every 64th place, so that it takes a small part of the text's own memory.
+struct CharPlaces<'a> {
+    raw: &'a [u8],
+    places: Vec<usize>,
+    total: usize,
+}
+
+impl<'a> CharPlaces<'a> {
+    /// `None` for a text that cannot be decoded.
+    fn read(raw: &'a [u8]) -> Option<Self> {
+        let (mut walk, mut places, mut total) = (TextWalk::new(raw), Vec::new(), 0);
+        for character in walk.by_ref() {
+            if total % STRIDE == 0 {
+                places.push(character.at);
+            }
+            total += 1;
+        }
+        let sound = walk.is_sound();
+        sound.then_some(Self { raw, places, total })
+    }
+
+    /// The byte at which character `index` begins; the end of the text beyond its last character.
+    fn find_byte(&self, index: usize) -> usize {
+        let place = self.places.get(index / STRIDE);
+        let rest = |&at: &usize| at + find_byte_offset(&self.raw[at..], index % STRIDE);
+        place.map_or(self.raw.len(), rest)
+    }
+}
+
 /// Cuts a text down to `most` raw tokens, marker included; to the marker alone, if that has more. The marker names the
 /// `id`. `None` if the text is within `most`, or cannot be decoded.
 pub(in crate::guard) fn cut_to_tokens(
@@ -43,23 +75,19 @@ pub(in crate::guard) fn cut_to_tokens(
     let marker = weights.text_weight(&text::measure_text(format!("a{longest}").as_bytes()));
     // Raw tokens of the beginning and of the end, each.
     let room = (f64::from(most) - marker - SLACK).max(0.0) / 2.0;
-    let mut walk = TextWalk::new(raw);
-    let starts: Vec<usize> = walk.by_ref().map(|character| character.at).collect();
-    if !walk.is_sound() {
-        return None;
-    }
+    let places = CharPlaces::read(raw)?;
     let weigh = |part: &[u8]| weights.text_weight(&text::measure_text(part));
-    let total = starts.len();
+    let total = places.total;
     // The line ends of the marker keep the counts of both parts apart.
-    let head = find_last_fit(total, |chars| match starts.get(chars) {
-        Some(&at) => weigh(&raw[..at]) <= room,
-        None => false,
+    let head = find_last_fit(total, |chars| {
+        chars < total && weigh(&raw[..places.find_byte(chars)]) <= room
     });
-    let tail = total - find_last_fit(total, |chars| weigh(&raw[starts[total - chars]..]) <= room);
+    let fits_tail = |chars| weigh(&raw[places.find_byte(total - chars)..]) <= room;
+    let tail = total - find_last_fit(total, fits_tail);
     let tail = tail.max(head);
     let removed = widen_to_lines(TextWalk::new(raw), head..tail, total);
     let marker = TruncationMarker::Plain.format_marker(removed.len(), id);
-    let removed = find_byte_offset(raw, removed.start)..find_byte_offset(raw, removed.end);
+    let removed = places.find_byte(removed.start)..places.find_byte(removed.end);
     let left = [
         &raw[..removed.start],
         marker.as_bytes(),
