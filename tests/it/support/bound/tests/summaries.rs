@@ -4,6 +4,12 @@ use serde_json::{Value, json};
 
 use super::{BOUND, Talk};
 
+type Change = dyn Fn(&mut Talk);
+
+fn user(text: &str) -> Value {
+    json!({"role": "user", "content": text})
+}
+
 /// Two answers with their results, and the question.
 const SAFE: usize = 5;
 
@@ -40,8 +46,7 @@ fn thinking_behind_a_summary_stays_valid_by_the_safe_cut() {
 
 #[test]
 fn thinking_behind_a_summary_is_stale_where_anything_else_changed() {
-    let user = |text: &str| json!({"role": "user", "content": text});
-    let rows: [(&dyn Fn(&mut Talk), usize); 5] = [
+    let rows: [(&Change, usize); 5] = [
         // It becomes one with what was summarised.
         (&|talk| talk.messages().insert(1, user("More.")), 2),
         (&|talk| talk.body["system"] = "You mend.".into(), 2),
@@ -67,7 +72,7 @@ fn thinking_behind_a_summary_is_stale_where_anything_else_changed() {
 
 #[test]
 fn a_block_that_is_not_the_first_as_it_came_is_refused() {
-    let rows: [(&dyn Fn(&mut Talk), &str); 6] = [
+    let rows: [(&Change, &str); 6] = [
         (&|talk| talk.messages().swap(0, 2), "misplaced"),
         (
             &|talk| {
