@@ -50,6 +50,8 @@ pub struct Item {
     pub follows_reasoning: bool,
     /// It is never left out, nor is anything of its unit.
     pub stays: bool,
+    /// It holds the provider's own summary of all before it.
+    pub begins_history: bool,
     /// The provider refuses two of its kind side by side.
     pub stands_apart: bool,
     pub content: Content,

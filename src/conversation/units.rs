@@ -54,6 +54,8 @@ pub struct Unit {
     /// Pinned as a whole: a system message that is not bound, a message of an unknown role, the task, or a unit with a
     /// message that stays. Of any other unit, only the bound messages stay.
     pub stays: bool,
+    /// It holds the provider's own summary of all before it.
+    pub begins_history: bool,
     /// The reasoning of the answer before led to it: where that goes, this goes.
     pub follows_reasoning: bool,
     /// It waits for a result, it refers to what is not there, or a unit that stays needs it. Its results may be cleared
@@ -293,13 +295,17 @@ pub(crate) fn list_lasting(units: &[Unit]) -> Vec<bool> {
 
 /// The end of the pinned start, in units: all up to the first user message, which may follow a
 /// greeting. If a step comes before it, or there is none, only the leading system messages: a late
-/// question must not pin all that came before it.
+/// question must not pin all that came before it. A summary of the provider's own, which stands first, is pinned too.
 pub fn find_pinned_end(units: &[Unit]) -> usize {
-    let position = |matches: fn(&Unit) -> bool| units.iter().position(matches);
-    match position(|unit| matches!(unit.kind, UnitKind::User | UnitKind::Step)) {
-        Some(first) if units[first].kind == UnitKind::User => first + 1,
-        _ => position(|unit| unit.kind != UnitKind::System).unwrap_or(units.len()),
-    }
+    let summary = units.iter().position(|unit| unit.begins_history);
+    let begin = summary.map_or(0, |summary| summary + 1);
+    let rest = &units[begin..];
+    let position = |matches: fn(&Unit) -> bool| rest.iter().position(matches);
+    let end = match position(|unit| matches!(unit.kind, UnitKind::User | UnitKind::Step)) {
+        Some(first) if rest[first].kind == UnitKind::User => first + 1,
+        _ => position(|unit| unit.kind != UnitKind::System).unwrap_or(rest.len()),
+    };
+    begin + end
 }
 
 /// The unit that a message belongs to.

@@ -114,6 +114,7 @@ impl Splitter<'_> {
             messages_before: self.units.last().map_or(0, Unit::messages_through),
             follows_reasoning: item.follows_reasoning,
             stays: item.stays || matches!(kind, UnitKind::System | UnitKind::Other),
+            begins_history: item.begins_history,
             is_needed: false,
             bond: None,
             loader: None,

@@ -97,7 +97,12 @@ impl ReadBlock<'_> {
 
     /// Whether its message goes back as it came: what its place is worth, or what it lists, counts for later requests.
     pub(super) fn pins_message(&self) -> bool {
-        self.is_fallback() || self.kind == b"mcp_tool_listing"
+        self.is_fallback() || matches!(self.kind, b"mcp_tool_listing" | b"compaction")
+    }
+
+    /// Whether it is the provider's own summary of what came before. A compaction without a text is one that failed.
+    pub(super) fn begins_history(&self) -> bool {
+        self.kind == b"compaction" && matches!(self.content, Some(Content::Text(_)))
     }
 
     /// `in_answer`: only there, a `tool_use` is a call.

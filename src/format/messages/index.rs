@@ -139,12 +139,17 @@ impl<'a> MessagesIndexer<'a> {
         })?;
         let (first, first_annotation) = (self.found.items.len(), self.found.annotations.len());
         let has_result = |blocks: &[ReadBlock<'_>]| blocks.iter().any(ReadBlock::is_result);
-        let items = match content {
+        let begins_history = matches!(&content, ReadContent::Parts(_, blocks)
+            if blocks.iter().any(ReadBlock::begins_history));
+        let mut items = match content {
             ReadContent::Parts(list, blocks) if role == Role::USER && has_result(&blocks) => {
                 self.make_parts(span, list, blocks)?
             }
             content => smallvec![self.make_item(role, span, content)?],
         };
+        if begins_history {
+            (items[0].begins_history, items[0].stays) = (true, true);
+        }
         if annotated {
             let known = self.found.annotations.len();
             add_annotations(&mut self.found, span, first, None)?;

@@ -1,8 +1,8 @@
 //! The fields of a Messages request beside its items.
 
 use crate::{
-    conversation::{Author, BlockKind, Conversation},
-    format::values::{find_member, has_type, parse_field},
+    conversation::{Conversation, ItemPlace},
+    format::values::{find_member, parse_field},
     json::scan::{JsonKind, JsonScanner, Span},
 };
 
@@ -12,9 +12,6 @@ pub(in crate::format) const TOOL_LISTS: &[&str] = &["tools"];
 
 /// Servers whose tools the provider calls.
 pub(in crate::format) const TOOL_SERVERS: &str = "mcp_servers";
-
-/// Requests whose history is the provider's, or is to be summarised by it.
-const HELD_BY_PROVIDER: [&str; 2] = ["thread", "compaction"];
 
 pub(in crate::format) fn thinking_budget(conversation: &Conversation) -> Option<u64> {
     let budget = parse_field(conversation, "thinking")["budget_tokens"].as_f64();
@@ -34,21 +31,15 @@ pub(in crate::format) fn managed_by_provider(conversation: &Conversation) -> Opt
     if edits.any(fits_window) {
         return Some("context_management");
     }
-    let mut held = HELD_BY_PROVIDER.into_iter();
-    if let Some(name) = held.find(|name| conversation.asks_for(name)) {
-        return Some(name);
+    if conversation.asks_for("thread") {
+        // Its history is the provider's.
+        return Some("thread");
     }
-    let mut answers = conversation.items.iter();
-    let compacted = answers.any(|item| {
-        let mut blocks = conversation.blocks_of(item).iter();
-        item.author == Author::Model
-            && blocks.any(|block| {
-                // It stands for all before it, which the provider leaves out.
-                block.kind == BlockKind::Opaque
-                    && has_type(&conversation.body, block.span.start, "compaction")
-            })
-    });
-    compacted.then_some("compaction")
+    // Behind other messages, a summary stands for them, and the provider leaves them out.
+    let listed = conversation.items.iter();
+    let listed = listed.filter(|item| item.place != ItemPlace::Outside);
+    let is_appended = listed.skip(1).any(|item| item.begins_history);
+    is_appended.then_some("compaction")
 }
 
 impl Conversation {

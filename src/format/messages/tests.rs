@@ -11,6 +11,7 @@ use crate::json::scan::{JsonString, Span};
 
 mod edits;
 mod request;
+mod summaries;
 
 const STEP: &str = r#"{"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"c2ln"},{"type":"text","text":"I look."},{"type":"tool_use","id":"a","name":"read","input":{"path":"x.rs"}},{"type":"tool_use","id":"b","name":"read","input":{}}]}"#;
 const RESULTS: &str = r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":"one"},{"type":"tool_result","tool_use_id":"b","content":[{"type":"text","text":"two"},{"type":"image","source":{"type":"url","url":"https://x/y.png"}}],"is_error":true},{"type":"text","text":"And now?"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"aGk="}}]}"#;

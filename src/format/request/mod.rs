@@ -174,8 +174,9 @@ impl Conversation {
     /// asks the provider to do so.
     pub fn asks_to_compact(&self) -> bool {
         by_format!(self.format,
+            Messages => self.asks_for("compaction"),
             Responses => responses::request::asks_to_compact(self);
-            else Chat | Messages => false)
+            else Chat => false)
     }
 
     /// Whether the request ends in an entry that asks the provider to compact, and holds all that is to be compacted.

@@ -54,7 +54,9 @@ pub(in crate::guard) fn begins_bare(
     let author = |item: &&OutlineItem| item.role(conversation);
     let turn = items.iter().rev();
     let turn = turn.take_while(|item| author(item) != Author::User);
-    let first = turn.filter(|item| author(item) == Author::Model).last();
+    let is_summary = |item: &&OutlineItem| matches!(item, OutlineItem::Client(at) if conversation.items[*at].begins_history);
+    let answers = turn.filter(|item| author(item) == Author::Model && !is_summary(item));
+    let first = answers.last();
     first.is_some_and(|item| match *item {
         OutlineItem::Client(at) | OutlineItem::ClientWithCalls(at, _) => {
             !begins_with_thinking(conversation, &conversation.items[at])

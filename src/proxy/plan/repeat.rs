@@ -45,10 +45,12 @@ impl LastRequests {
         self.0.lock().get(&digest).cloned()
     }
 
-    /// Remembers a request as it was sent, unless it is a repeat itself.
+    /// Remembers a request as it was sent, unless it is a repeat itself, or asks for a summary of the same messages.
     pub fn note_request(&self, followed: FollowedConversation<'_>, planned: &PlannedRequest) {
         let inherited = &followed.session.inherited;
-        if followed.session.repeated.is_some() || !inherited.lineage.stores_state() {
+        let is_other =
+            followed.session.repeated.is_some() || followed.conversation.asks_to_compact();
+        if is_other || !inherited.lineage.stores_state() {
             return;
         }
         let digest = inherited.lineage.digest_prompt(followed.conversation);

@@ -38,6 +38,9 @@ pub(crate) struct BoundLog {
     pub(crate) exchanges: Vec<(Value, Vec<Value>)>,
 }
 
+/// What the API's summaries say.
+const SUMMARY: &str = "The hull has leaks; the bow is mended, the deck is next.";
+
 /// How a provider behaves.
 #[derive(Clone, Debug)]
 pub(crate) struct BoundSettings {
@@ -110,6 +113,10 @@ impl BoundSettings {
         if tokens > self.window {
             log.too_long += 1;
             return vec![self.refuse_length(tokens)];
+        }
+        if !body["compaction"].is_null() {
+            let summary = self.model.summarize(&verdict, SUMMARY);
+            return vec![answer("200 OK", "", summary.to_string())];
         }
         self.note_thinking(&body, log);
         let blocks = script(&body, log.requests);

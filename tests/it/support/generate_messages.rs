@@ -110,6 +110,8 @@ pub(crate) struct Writer {
     /// What the other entries of a seed do not depend on.
     pub(crate) notes: Random,
     pub(crate) writes_notes: bool,
+    /// Which summary of the API's own begins the list; mostly none.
+    summary: usize,
 }
 
 impl Writer {
@@ -131,12 +133,14 @@ impl Writer {
             deferred: Deferred::new(seed),
             writes_notes: Random::for_part(seed, 18).chance(50),
             notes: Random::for_part(seed, 19),
+            summary: Random::for_part(seed, 20).below(16),
             random,
         }
     }
 
     fn write_request(mut self, turns: usize) -> String {
         let mut entries = Vec::new();
+        self.add_summary(&mut entries);
         for _ in 0..turns {
             self.add_turn(&mut entries);
         }
@@ -177,6 +181,23 @@ impl Writer {
         });
         let tools = [&tools[..], &self.deferred.tools()].concat();
         format!("[{}]", tools.join(self.comma))
+    }
+
+    /// A summary on demand, with nothing, a text or a step behind it.
+    fn add_summary(&mut self, entries: &mut Vec<String>) {
+        let signed = r#"{"type":"compaction","content":"So far, much is done.","encrypted_content":"c28=","signature":"c2ln","tool_changes":[]}"#;
+        let signed = signed.to_owned();
+        let (role, blocks) = match self.summary {
+            0 | 1 => ("assistant", vec![signed]),
+            2 => ("assistant", vec![signed, self.text_block(20)]),
+            3 => ("user", vec![signed, self.text_block(20)]),
+            _ => return,
+        };
+        let content = self.list(&blocks);
+        entries.push(self.entry(role, content));
+        if self.summary == 1 {
+            self.add_step(entries);
+        }
     }
 
     fn add_turn(&mut self, entries: &mut Vec<String>) {

@@ -81,18 +81,14 @@ fn the_guard_stands_back_where_the_provider_fits_the_conversation() {
         let members = format!(r#","context_management":{{"edits":[{edits}]}}"#);
         assert_eq!(request(&[TASK], &members).managed_by_provider(), name);
     }
-    for (name, value) in [
-        ("thread", r#"{"type":"create"}"#),
-        ("compaction", r#"{"type":"summarize"}"#),
-    ] {
-        let members = format!(r#","{name}":{value}"#);
-        assert_eq!(request(&[TASK], &members).managed_by_provider(), Some(name));
-    }
+    let thread = request(&[TASK], r#","thread":{"type":"create"}"#);
+    assert_eq!(thread.managed_by_provider(), Some("thread"));
+    // What the provider is to summarise is read whole.
+    let summary = request(&[TASK], r#","compaction":{"type":"summarize"}"#);
+    assert!(summary.managed_by_provider().is_none() && summary.asks_to_compact());
+    assert!(!thread.asks_to_compact());
     let compacted = r#"{"role":"assistant","content":[{"type":"compaction","content":"s"}]}"#;
-    assert_eq!(
-        request(&[TASK, compacted], "").managed_by_provider(),
-        Some("compaction")
-    );
+    assert_eq!(request(&[compacted, TASK], "").managed_by_provider(), None);
     assert_eq!(
         request(&[TASK, STEP, RESULTS], "").managed_by_provider(),
         None

@@ -148,6 +148,9 @@ fn with_enabled_thinking(body: &[u8], seed: u64) -> Vec<u8> {
                 text => vec![json!({"type": "text", "text": text})],
             };
             let thinks = |block: &Value| block["type"].as_str().unwrap().ends_with("thinking");
+            if blocks[0]["type"] == "compaction" {
+                continue;
+            }
             if begins || !random.chance(bare) {
                 if !blocks.first().is_some_and(thinks) {
                     blocks.insert(0, thought("A thought."));

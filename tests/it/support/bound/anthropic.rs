@@ -7,6 +7,7 @@ use super::{
     prefix::{Prefix, Thought, digest, digest_thinking, signature_key},
     settings::{BETA, Behavior, ModelVersion},
     signature::Signature,
+    summary::find_bad_summary,
 };
 
 const PREFIX: &str = "prefix_binding_mismatch";
@@ -41,7 +42,8 @@ impl BoundModel {
         if let Some(message) = older_rule::find_broken_turn(body).filter(|_| !checks) {
             verdict.refuse(message);
         }
-        if let Some(message) = self.find_bad_tool_change(version.as_ref(), body, betas) {
+        let bad_change = self.find_bad_tool_change(version.as_ref(), body, betas);
+        for message in bad_change.into_iter().chain(find_bad_summary(body, betas)) {
             verdict.refuse(message);
         }
         let prefix = Prefix::read(body, self.equates_strings);

@@ -13,6 +13,7 @@ mod openai;
 mod prefix;
 mod settings;
 mod signature;
+mod summary;
 #[cfg(test)]
 mod tests;
 mod tool_changes;

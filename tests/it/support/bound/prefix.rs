@@ -3,10 +3,13 @@
 use serde_json::{Map, Value};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 
-use super::tool_changes::inline_tools;
+use super::{summary::Summary, tool_changes::inline_tools};
 
 /// Blocks whose digests a signature holds one by one, so that a refusal can name the first that differs.
 pub(super) const RECENT: usize = 6;
+
+/// Of an entry that the API joins with what was summarised.
+const MERGED: u64 = 1;
 
 /// A block that is no thinking, or the string of an entry.
 #[derive(Clone, Debug)]
@@ -45,6 +48,8 @@ pub(super) struct Prefix<'a> {
     pub(super) thoughts: Vec<Thought<'a>>,
     tools: &'a [Value],
     equates_strings: bool,
+    /// The role of what was summarised last, until an entry behind the summary is read.
+    summarised: Option<String>,
 }
 
 /// Digests of the units before a place: those before the recent ones together, the recent ones each.
@@ -100,6 +105,7 @@ impl<'a> Prefix<'a> {
             thoughts: Vec::new(),
             tools: read_list(&body["tools"]),
             equates_strings,
+            summarised: None,
         }
     }
 
@@ -110,6 +116,15 @@ impl<'a> Prefix<'a> {
         let blocks = message["content"].as_array().map_or(string, Vec::as_slice);
         let mut is_first = true;
         for (place, block) in blocks.iter().enumerate() {
+            if self.digests.units.is_empty() && self.restore_summarised(entry, place, block) {
+                continue;
+            }
+            if let Some(last) = self.summarised.take()
+                && (message["role"] == "system" || message["role"] == *last)
+            {
+                // It becomes one with what was summarised, so that nothing behind it is as it was.
+                self.push_unit(entry, place, MERGED);
+            }
             let before = self.digests.units.len();
             if is_thinking(block) {
                 self.thoughts.push(Thought {
@@ -129,17 +144,38 @@ impl<'a> Prefix<'a> {
             if block["type"] == "compaction" {
                 self.digests.start = before;
             }
-            let units = &mut self.digests.units;
-            let earlier = units.last().filter(|_| before > self.digests.start);
-            let seed = earlier.map_or(0, |unit| unit.folded);
-            let folded = xxh3_64_with_seed(&digest.to_le_bytes(), seed);
-            units.push(Unit {
-                entry,
-                place,
-                digest,
-                folded,
-            });
+            self.push_unit(entry, place, digest);
         }
+    }
+
+    fn push_unit(&mut self, entry: usize, place: usize, digest: u64) {
+        let units = &mut self.digests.units;
+        let earlier = units.last().filter(|_| units.len() > self.digests.start);
+        let seed = earlier.map_or(0, |unit| unit.folded);
+        let folded = xxh3_64_with_seed(&digest.to_le_bytes(), seed);
+        units.push(Unit {
+            entry,
+            place,
+            digest,
+            folded,
+        });
+    }
+
+    /// Puts back what a summary on demand stands for. Returns whether there is any.
+    fn restore_summarised(&mut self, entry: usize, place: usize, block: &Value) -> bool {
+        let summary = Summary::read_valid(block, &self.digests);
+        let Some(summary) = summary.filter(|_| block["type"] == "compaction") else {
+            return false;
+        };
+        self.summarised = Some(summary.role);
+        let units = summary.units.into_iter().map(|(digest, folded)| Unit {
+            entry,
+            place,
+            digest,
+            folded,
+        });
+        self.digests.units.extend(units);
+        true
     }
 
     pub(super) fn position(&self, thought: &Thought<'_>) -> Position {
@@ -214,7 +250,7 @@ pub(super) fn digest<'a>(values: impl IntoIterator<Item = &'a Value>) -> u64 {
 }
 
 /// The same of an object without a member.
-fn digest_without(object: &Value, member: &str) -> u64 {
+pub(super) fn digest_without(object: &Value, member: &str) -> u64 {
     let mut hasher = Xxh3::new();
     feed_members(&mut hasher, object.as_object(), member);
     hasher.digest()

@@ -4,6 +4,7 @@ mod accounts;
 mod gateways;
 mod reference_guard;
 mod responses;
+mod summaries;
 
 use serde_json::{Value, json};
 

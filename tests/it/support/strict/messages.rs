@@ -3,7 +3,11 @@
 
 use serde_json::Value;
 
-use super::{super::parse, Violation, ViolationReport};
+use super::{
+    super::parse,
+    Violation, ViolationReport,
+    summaries::{check_summaries, compare_summaries},
+};
 
 /// Blocks that no proxy edits.
 const EDITABLE: [&str; 5] = ["text", "image", "document", "tool_result", "tool_use"];
@@ -23,6 +27,7 @@ pub(crate) fn find_violations(body: &[u8]) -> Vec<Violation> {
     check_running_turn(&body, entries, &mut report);
     check_served(entries, &mut report);
     check_deferred(&body, entries, &mut report);
+    check_summaries(entries, &mut report);
     report.0
 }
 
@@ -69,6 +74,7 @@ pub(crate) fn find_broken_rules(before: &[u8], after: &[u8]) -> Vec<Violation> {
         }
     }
     // Rule 10: what the server runs has its result, where it had one.
+    compare_summaries(&before, &after, &mut report);
     let (before, after) = (entries_of(&before), entries_of(&after));
     let had = find_unserved(&before);
     if find_unserved(&after).iter().any(|id| !had.contains(id)) {
@@ -85,7 +91,7 @@ pub(crate) fn find_broken_rules(before: &[u8], after: &[u8]) -> Vec<Violation> {
     report.0
 }
 
-fn entries_of(body: &Value) -> Vec<Value> {
+pub(super) fn entries_of(body: &Value) -> Vec<Value> {
     body["messages"].as_array().cloned().unwrap_or_default()
 }
 
@@ -197,11 +203,11 @@ fn role(entry: &Value) -> &str {
     entry["role"].as_str().unwrap_or("")
 }
 
-fn kind(block: &Value) -> &str {
+pub(super) fn kind(block: &Value) -> &str {
     block["type"].as_str().unwrap_or("")
 }
 
-fn blocks(entry: &Value) -> &[Value] {
+pub(super) fn blocks(entry: &Value) -> &[Value] {
     entry["content"].as_array().map_or(&[], Vec::as_slice)
 }
 
@@ -212,10 +218,14 @@ fn all_entries(body: &Value) -> Vec<Value> {
     std::iter::once(system).chain(entries).collect()
 }
 
-/// Rules 1 to 3: the first entry is the user's, the last is not the model's, and a system entry stands behind a user
+/// Rules 1 to 3: the first entry is the user's, or begins with a summary of the API, the last is not the model's, and a system entry stands behind a user
 /// entry and before an answer.
 fn check_order(entries: &[Value], report: &mut ViolationReport) {
-    if entries.first().is_some_and(|entry| role(entry) != "user") {
+    let begins = |entry: &Value| {
+        let first = blocks(entry).first().map_or("", kind);
+        role(entry) == "user" || first == "compaction"
+    };
+    if !entries.first().is_none_or(begins) {
         report.add(1, 0, "does not begin with a user entry");
     }
     if entries
@@ -343,7 +353,9 @@ fn check_running_turn(body: &Value, entries: &[Value], report: &mut ViolationRep
     };
     let begin = entries.iter().rposition(speaks).unwrap_or(0);
     let mut answers = entries[begin..].iter();
-    let first = answers.find(|entry| role(entry) == "assistant");
+    // A summary of the API's own is no answer.
+    let is_summary = |entry: &Value| blocks(entry).first().map_or("", kind) == "compaction";
+    let first = answers.find(|entry| role(entry) == "assistant" && !is_summary(entry));
     let block = first.map_or("thinking", |first| {
         blocks(first).first().map_or("text", kind)
     });

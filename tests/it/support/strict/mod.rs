@@ -298,5 +298,6 @@ fn empty_texts(message: &Value) -> usize {
 
 pub(crate) mod messages;
 pub(crate) mod responses;
+mod summaries;
 #[cfg(test)]
 mod tests;
