@@ -3,7 +3,11 @@
 
 use serde_json::Value;
 
-use super::{super::parse, Violation, ViolationReport};
+use super::{
+    super::parse,
+    Violation, ViolationReport,
+    version::{NEW_VERSION, find_refused_by_version},
+};
 
 /// Blocks that no proxy edits.
 const EDITABLE: [&str; 5] = ["text", "image", "document", "tool_result", "tool_use"];
@@ -34,6 +38,10 @@ pub(crate) fn find_broken_rules(before: &[u8], after: &[u8]) -> Vec<Violation> {
     let (Ok(before), Ok(after)) = (parse::parse_value(before), parse::parse_value(after)) else {
         return report.0;
     };
+    let refused = find_refused_by_version(NEW_VERSION, &before);
+    let refused_now = find_refused_by_version(NEW_VERSION, &after);
+    let new = refused_now.into_iter().filter(|it| !refused.contains(it));
+    new.for_each(|what| report.add(18, 0, what));
     // Rule 11: nothing of the request but its conversation and its tools changes, and the cap only falls.
     for (key, value) in before.as_object().into_iter().flatten() {
         let same = match key.as_str() {
@@ -85,7 +93,7 @@ pub(crate) fn find_broken_rules(before: &[u8], after: &[u8]) -> Vec<Violation> {
     report.0
 }
 
-fn entries_of(body: &Value) -> Vec<Value> {
+pub(super) fn entries_of(body: &Value) -> Vec<Value> {
     body["messages"].as_array().cloned().unwrap_or_default()
 }
 
@@ -193,15 +201,15 @@ fn is_ours(value: &Value) -> bool {
     })
 }
 
-fn role(entry: &Value) -> &str {
+pub(super) fn role(entry: &Value) -> &str {
     entry["role"].as_str().unwrap_or("")
 }
 
-fn kind(block: &Value) -> &str {
+pub(super) fn kind(block: &Value) -> &str {
     block["type"].as_str().unwrap_or("")
 }
 
-fn blocks(entry: &Value) -> &[Value] {
+pub(super) fn blocks(entry: &Value) -> &[Value] {
     entry["content"].as_array().map_or(&[], Vec::as_slice)
 }
 

@@ -300,3 +300,4 @@ pub(crate) mod messages;
 pub(crate) mod responses;
 #[cfg(test)]
 mod tests;
+pub(crate) mod version;
