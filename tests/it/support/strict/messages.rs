@@ -58,6 +58,9 @@ pub(crate) fn find_broken_rules(before: &[u8], after: &[u8]) -> Vec<Violation> {
             report.add(11, 0, format!("{key} changed"));
         }
     }
+    if super::leaves_empty_tools(&before, &after) {
+        report.add(11, 0, "an empty list of tools");
+    }
     for (rule, what, list) in [
         (
             12,
