@@ -21,7 +21,7 @@ use self::{
     wording::{CODES, FIGURES, REQUEST_LIMITS, SURE, VAGUE, VETOES, WORDLESS},
 };
 use crate::format::other_kinds::{
-    BEGINNINGS, OTHER_CODES, OTHER_KINDS, OVERLOADS, STATUS_OF_CODES,
+    BEGINNINGS, DECIDING_CODES, OTHER_CODES, OTHER_KINDS, OVERLOADS, STATUS_OF_CODES,
 };
 
 /// Characters of an unknown wording that are kept.
@@ -290,8 +290,16 @@ fn believed_sentences(status: StatusCode) -> Option<Sentences> {
     }
 }
 
-/// The outermost text of the tables decides.
+/// Whether an error has a code that begins so, however deep.
+pub(super) fn has_code(body: &[u8], code: &str) -> bool {
+    ParsedError::from_body(body).has_code_of(&[code])
+}
+
+/// A code that is about something else decides, then the outermost text of the tables.
 fn decide_verdict(error: &ParsedError, sentences: Sentences) -> OverflowVerdict {
+    if error.has_code_of(DECIDING_CODES) {
+        return OverflowVerdict::Other;
+    }
     for ErrorText { kind, text, .. } in &error.texts {
         let matches = |rows: &&[&str]| rows.iter().any(|row| template::is_in_text(row, text));
         let is_sentence = *kind == ErrorTextKind::Sentence;

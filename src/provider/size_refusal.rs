@@ -3,7 +3,8 @@
 
 use http::StatusCode;
 
-use super::overflow::read_error_sentences;
+use super::overflow::{has_code, read_error_sentences};
+use crate::format::other_kinds::LARGE_IMAGE;
 
 /// What was too much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +74,9 @@ pub fn detect_size_refusal(status: StatusCode, body: &[u8]) -> Option<SizeRefusa
     let is_large = status == StatusCode::PAYLOAD_TOO_LARGE;
     if !is_large && !matches!(status.as_u16(), 400 | 422) {
         return None;
+    }
+    if has_code(body, LARGE_IMAGE) {
+        return Some(SizeRefusal::Images);
     }
     let sentences: Vec<String> = read_error_sentences(body).collect();
     let any = |parts: &[&str]| sentences.iter().any(|it| has_any(it, parts));
@@ -153,6 +157,15 @@ mod tests {
             "Vertex: request size (41943040 bytes) exceeds 30.000MB limit",
             Some(Bytes),
         );
+        // The code decides, not the words.
+        let typed = |code: &str| {
+            let error = serde_json::json!({"type": "invalid_request_error",
+                "message": "messages.3.content.1: 9000 by 200 account for too much", "details": {"error_code": code}});
+            let body = serde_json::json!({"type": "error", "error": error}).to_string();
+            detect_size_refusal(StatusCode::BAD_REQUEST, body.as_bytes())
+        };
+        assert_eq!(typed("image_dimensions_too_large"), Some(Images));
+        assert_eq!(typed("tool_name_conflict"), None);
         let empty = detect_size_refusal(StatusCode::PAYLOAD_TOO_LARGE, b"");
         assert_eq!(empty, Some(Bytes));
         for (status, message) in [

@@ -211,6 +211,18 @@ mod tests {
             let named = ClientIdentity::from_headers(Some("bob"), &headers);
             assert_eq!(named, ClientIdentity::Named("bob"));
         }
+        // The SDKs of `anthropic-version: 2026-10-21` send a key as `Bearer`.
+        let key = ClientIdentity::PassedOn(b"sk-ant-api03-kay");
+        for (name, value) in [
+            ("authorization", "Bearer sk-ant-api03-kay"),
+            ("x-api-key", "sk-ant-api03-kay"),
+        ] {
+            let headers = headers(&[(name, value)]);
+            assert!(
+                ClientIdentity::from_headers(None, &headers) == key,
+                "{name}"
+            );
+        }
         let chosen = headers(&[("x-plimsoll-key", "chosen"), ("x-api-key", "kay")]);
         let chosen = ClientIdentity::from_headers(None, &chosen);
         assert!(chosen == ClientIdentity::Chosen(b"chosen"));

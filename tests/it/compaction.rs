@@ -12,6 +12,7 @@ mod secrets;
 mod story;
 mod switches;
 mod traced;
+mod versions;
 
 use std::sync::{
     Arc,

@@ -7,7 +7,8 @@ use plimsoll::{config::ModelConfig, guard::profile::find_profile};
 use serde_json::{Value, json};
 
 use crate::support::{
-    DONE, ProviderStep, ReceivedRequest, ScriptedProvider, TEXT, answer, stream_of,
+    DONE, ProviderStep, ReceivedRequest, ResponsesAgent, ScriptedProvider, TEXT, answer,
+    responses_agent::user_entry, stream_of,
 };
 
 /// Tokens that the provider reads of any prompt; at first a few less, since it drops whole
@@ -158,5 +159,50 @@ async fn a_prompt_that_leaves_no_room_for_an_answer_is_always_critical() {
                 "{finish} {prompt} {completion}"
             );
         }
+    }
+}
+
+/// OpenAI may make old images smaller: then a low count is neither learnt nor taken for a cut of the prompt.
+#[tokio::test]
+async fn a_count_with_images_that_the_server_made_smaller_tells_nothing() {
+    for (mode, has_images, is_learnt) in [
+        (json!({"context_compression": "enabled"}), true, false),
+        (json!({"context_compression": "enabled"}), false, true),
+        (json!({"context_compression": "disabled"}), true, true),
+        (Value::Null, true, true),
+    ] {
+        let answered = mode.clone();
+        let up = ScriptedProvider::start_answering(move |_| {
+            let text = json!({"type": "output_text", "text": "h\u{e9}", "annotations": []});
+            let output = json!([{"type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
+                "content": [text]}]);
+            let body = json!({"id": "resp_1", "object": "response", "status": "completed", "model": "m",
+                "image": answered, "output": output, "error": null, "incomplete_details": null,
+                "usage": {"input_tokens": CAP, "output_tokens": 2, "total_tokens": CAP + 2}});
+            vec![answer("200 OK", "", body.to_string())]
+        })
+        .await;
+        let settings = ModelConfig {
+            context_length: Some(200_000),
+            ..ModelConfig::default()
+        };
+        let proxy = up.proxy().model("m", settings).start().await;
+        let mut agent = ResponsesAgent::new(&proxy);
+        if has_images {
+            let url = "https://ships.example/hull.png";
+            let images = (0..4).map(|_| json!({"type": "input_image", "image_url": url}));
+            let content: Vec<Value> = images.collect();
+            agent.push([json!({"type": "message", "role": "user", "content": content})]);
+        }
+        let mut told = Vec::new();
+        for nth in 0..4 {
+            let text = growing_message(nth)["content"].as_str().unwrap().repeat(24);
+            agent.push([user_entry(&text)]);
+            told.push(agent.step().await.answer.headers["x-plimsoll-actions"].clone());
+        }
+        let found = told
+            .iter()
+            .any(|actions| actions.to_str().unwrap().contains("provider-truncated"));
+        assert_eq!(found, is_learnt, "{mode} {told:?}");
     }
 }

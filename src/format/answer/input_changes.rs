@@ -41,6 +41,8 @@ enum Fate {
     /// It does not fit, and the model got it all the same.
     Allowed,
     Forgotten,
+    /// No block: images may have been read smaller than they were sent.
+    Compressed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +87,20 @@ impl InputChanges {
     pub fn is_all_read(&self) -> bool {
         let mut dropped = self.0.iter().filter(|it| it.fate == Fate::Dropped);
         dropped.next().is_none() && self.count_forgotten() == 0
+    }
+
+    /// The server may have made images smaller before it counted (OpenAI's `image.context_compression`).
+    pub(in crate::format) fn note_compressed_images(&mut self) {
+        self.0.push(Entry {
+            fate: Fate::Compressed,
+            reason: OTHER_REASON,
+            id: None,
+            is_repeated: false,
+        });
+    }
+
+    pub fn has_compressed_images(&self) -> bool {
+        self.0.iter().any(|it| it.fate == Fate::Compressed)
     }
 
     /// Marks the entries that an earlier answer had too. `known`: the ids that it reported, replaced by those of this one.

@@ -39,6 +39,19 @@ pub const OTHER_CODES: &[&str] = &[
     "compaction",
 ];
 
+/// The code of an image with too many pixels.
+pub const LARGE_IMAGE: &str = "image_dimensions_too_large";
+
+/// Beginnings of codes that decide, whatever the words beside them (Anthropic's `error.details.error_code`).
+pub const DECIDING_CODES: &[&str] = &[
+    LARGE_IMAGE,
+    "available_tools_limit_exceeded",
+    "tool_reference_unresolved",
+    "tool_name_conflict",
+    "thread_",
+    "compaction_",
+];
+
 /// Codes of errors that have a status of their own, whatever status the answer has.
 pub const STATUS_OF_CODES: &[(&str, u16)] = &[
     ("authentication_error", 401),

@@ -88,6 +88,15 @@ impl ParsedError {
         self.error || self.named_error || (self.has_code && self.has_message && !self.choices)
     }
 
+    /// Whether a code, however deep, begins with one of these.
+    pub(super) fn has_code_of(&self, beginnings: &[&str]) -> bool {
+        let mut codes = self.texts.iter();
+        codes.any(|it| {
+            it.kind == ErrorTextKind::Code
+                && beginnings.iter().any(|code| it.text.starts_with(code))
+        })
+    }
+
     /// Walks JSON as far as it is whole.
     fn walk_json(&mut self, json: &[u8], location: ErrorLocation, depth: u8) {
         let mut json = serde_json::Deserializer::from_slice(json);

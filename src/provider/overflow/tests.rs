@@ -448,3 +448,26 @@ proptest! {
         detect_overflow_in_event(body.as_bytes());
     }
 }
+
+/// Anthropic's `error.details.error_code` says what an error is about, whatever its words.
+#[test]
+fn a_code_that_is_about_something_else_rules_an_overflow_out() {
+    for (code, is_overflow) in [
+        ("image_dimensions_too_large", false),
+        ("available_tools_limit_exceeded", false),
+        ("thread_not_found", false),
+        ("thread_unsupported_request", false),
+        ("compaction_incomplete_turn", false),
+        ("prompt_too_long", true),
+        ("code_of_tomorrow", true),
+    ] {
+        let body = serde_json::json!({"type": "error", "error": {"type": "invalid_request_error",
+            "message": "prompt is too long: 210000 tokens > 200000 maximum", "details": {"error_code": code}}});
+        let found = detect_overflow(StatusCode::BAD_REQUEST, body.to_string().as_bytes());
+        assert_eq!(
+            matches!(found, OverflowVerdict::Overflow(_)),
+            is_overflow,
+            "{code}"
+        );
+    }
+}

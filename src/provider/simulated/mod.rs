@@ -12,7 +12,7 @@ mod demo_agent;
 mod prompt;
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use serde_json::{Value, json};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
@@ -141,8 +141,10 @@ fn answer_conversation(
     if messages.is_empty() {
         return Err(invalid("at least one message is required"));
     }
-    if api == SimulatedApi::Chat {
-        check_pairs(&messages)?;
+    match api {
+        SimulatedApi::Chat => check_pairs(&messages)?,
+        SimulatedApi::Messages => check_version(request.headers(), &body)?,
+        SimulatedApi::Responses => {}
     }
     let prompt = SimulatedPrompt::count_prompt(cache_owner(request, model), &body, &messages);
     let caps = ["max_completion_tokens", "max_tokens", "max_output_tokens"];
@@ -175,6 +177,43 @@ fn cache_owner(request: &Request<Bytes>, model: &str) -> u64 {
     let key = names.find_map(|name| request.headers().get(name));
     let key = xxh3_64(key.map_or(b"", HeaderValue::as_bytes));
     xxh3_64_with_seed(model.as_bytes(), key)
+}
+
+/// Refuses what `anthropic-version: 2026-10-21` and later ones refuse: members for sampling, documents of the model, and
+/// cited texts of the user.
+fn check_version(headers: &HeaderMap, body: &Value) -> Result<(), SimulatedRefusal> {
+    let version = headers.get("anthropic-version");
+    if version.is_none_or(|version| version.as_bytes() < &b"2026-10-21"[..]) {
+        return Ok(());
+    }
+    let mut names = ["temperature", "top_p", "top_k"].into_iter();
+    let mut refused = names
+        .find(|name| body.get(name).is_some())
+        .map(str::to_owned);
+    let entries = body["messages"].as_array().into_iter().flatten();
+    for (at, entry) in entries.enumerate() {
+        let is_user = entry["role"] == "user";
+        let blocks = entry["content"].as_array().into_iter().flatten();
+        let fault = blocks.into_iter().any(|block| match is_user {
+            true => has_cited_text(block),
+            false => entry["role"] == "assistant" && block["type"] == "document",
+        });
+        let what = if is_user { "citations" } else { "document" };
+        refused = refused.or(fault.then(|| format!("messages.{at}.content: {what}")));
+    }
+    refused.map_or(Ok(()), |what| {
+        let message = format!("{what}: Extra inputs are not permitted");
+        Err(refuse(StatusCode::BAD_REQUEST, None, message))
+    })
+}
+
+/// Whether a block, or one inside it, is a text with citations.
+fn has_cited_text(block: &Value) -> bool {
+    let has_citations = block["citations"]
+        .as_array()
+        .is_some_and(|it| !it.is_empty());
+    let mut inner = block["content"].as_array().into_iter().flatten();
+    block["type"] == "text" && has_citations || inner.any(has_cited_text)
 }
 
 /// Refuses a chat completion with a result that has no call directly before it, or a call without its result.

@@ -2,7 +2,9 @@
 
 use super::{
     generation_stats::{break_down_prompt, collect_marks},
-    silent_cut::{is_count_proved, is_count_refuted, is_overfull, sample_prompt},
+    silent_cut::{
+        is_count_proved, is_count_refuted, is_overfull, leaves_out_images, sample_prompt,
+    },
 };
 use crate::{
     health::{self, HealthLevel},
@@ -31,7 +33,9 @@ pub(super) fn build_next_state(
     if answer.cut_in_silence || was_low && is_count_refuted(session, planned, response) {
         // An earlier count of a part of the prompt may have been learnt.
         state.calibration = state.calibration.doubt_low_counts();
-    } else if let Some(counted) = counted_tokens(response) {
+    } else if let Some(counted) = counted_tokens(response)
+        && !leaves_out_images(planned, response)
+    {
         let (profile, sent) = (target.provider.config.profile, planned.raw_sent);
         let is_proved = is_count_proved(session, planned, response);
         state.calibration = state.calibration.learn_usage(sent, counted, is_proved);

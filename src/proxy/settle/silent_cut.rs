@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use crate::{
     health::silent_truncation::{self, UsageSample},
     proxy::{
-        PlannedRequest, SessionContext,
+        GuardMode, PlannedRequest, SessionContext,
         judged_answer::{counted_tokens, reported_tokens},
         plan::is_same_model,
     },
@@ -16,17 +16,27 @@ use crate::{
 };
 
 /// The sent tokens, and the tokens that the provider reports to have read. `None` where it says that the model did
-/// not read all thinking: the count leaves that out, however much it was.
+/// not read all thinking, or all of the images: the count leaves that out, however much it was.
 pub(super) fn sample_prompt(
     planned: &PlannedRequest,
     response: &ResponseSummary,
 ) -> Option<UsageSample> {
-    let is_all = response.input_changes.is_all_read();
+    let is_all = response.input_changes.is_all_read() && !leaves_out_images(planned, response);
     let counted = counted_tokens(response).filter(|_| is_all);
     counted.map(|prompt_tokens| UsageSample {
         raw_sent: planned.raw_sent,
         prompt_tokens,
     })
+}
+
+/// Whether the count may leave out parts of images, as the server made them smaller.
+pub(super) fn leaves_out_images(planned: &PlannedRequest, response: &ResponseSummary) -> bool {
+    let report = &planned.plan.report;
+    let shares = match planned.mode {
+        GuardMode::Guard => &report.sent,
+        _ => &report.shares,
+    };
+    response.input_changes.has_compressed_images() && shares.images > 0
 }
 
 /// The same of the session's answer before, if the same model gave it.

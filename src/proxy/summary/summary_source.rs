@@ -86,8 +86,12 @@ pub(super) fn summary_source(request: &ClientRequest, chat: &Target) -> Option<S
     );
     let provider = &target.provider;
     let (mut bare, ()) = Request::new(()).into_parts();
-    if let Some(agent) = request.parts.headers.get(USER_AGENT) {
-        bare.headers.insert(USER_AGENT, agent.clone());
+    let version = conversation.format.rules().client_header;
+    let version = version.map(HeaderName::from_static);
+    for name in version.into_iter().chain([USER_AGENT]) {
+        if let Some(value) = request.parts.headers.get(&name) {
+            bare.headers.insert(name, value.clone());
+        }
     }
     let same_provider = provider.config.base_url == chat.provider.config.base_url;
     let now = Instant::now();

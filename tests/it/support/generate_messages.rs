@@ -218,7 +218,13 @@ impl Writer {
                 if self.random.chance(20) {
                     self.serve(&mut blocks);
                 }
-                blocks.push(self.text_block(40));
+                let mut text = self.text_block(40);
+                if self.calls % 3 == 1 {
+                    let source = r#","citations":[{"type":"char_location","cited_text":"c"}]}"#;
+                    text.truncate(text.rfind('}').unwrap());
+                    text += source;
+                }
+                blocks.push(text);
                 self.list(&blocks)
             }
         };

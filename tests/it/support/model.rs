@@ -31,7 +31,7 @@ use super::{
     count::TokenCounter,
     parse,
     provider::{ProviderStep, ReceivedRequest, ScriptedProvider, answer, send_bytes, stream_head},
-    strict,
+    strict::{self, version::find_refused_by_version},
 };
 
 /// The four reminder tools of the proxy.
@@ -239,6 +239,10 @@ impl ModelSetup {
             log.record_fault(nth, format!("{found:?}"));
         }
         let body = parse::parse_value(&seen.body).unwrap();
+        let version = seen.header("anthropic-version").unwrap_or("");
+        for found in find_refused_by_version(version, &body) {
+            log.record_fault(nth, format!("refused by {version}: {found}"));
+        }
         let view = (dialect.view)(&body);
         for found in find_tool_faults(&view) {
             log.record_fault(nth, found);

@@ -86,6 +86,7 @@ struct ResponsesReader<'a> {
     cut_reason: Option<JsonString>,
     has_error: bool,
     input_changes: Option<InputChanges>,
+    compresses_images: bool,
 }
 
 impl<'a> ResponsesReader<'a> {
@@ -144,6 +145,16 @@ impl<'a> ResponsesReader<'a> {
             INPUT_CHANGES => {
                 let changes = read_input_changes(self.json, scan)?;
                 self.input_changes = changes.or(self.input_changes.take());
+            }
+            b"image" => {
+                walk_if_object(scan, |scan, key| match key.raw_bytes(self.json) {
+                    b"context_compression" => {
+                        let mode = take_raw_text(self.json, scan)?;
+                        self.compresses_images = mode == b"enabled";
+                        Ok(())
+                    }
+                    _ => skip_value(scan),
+                })?;
             }
             b"error" => self.has_error |= scan.take_value()?.1 != JsonKind::Null,
             _ => skip_value(scan)?,
@@ -265,6 +276,10 @@ impl<'a> ResponsesReader<'a> {
                 self.answer.events.push(AnswerEvent::Error);
             }
             EventKind::Keepalive | EventKind::Other => {}
+        }
+        if self.compresses_images {
+            let changes = self.input_changes.get_or_insert_default();
+            changes.note_compressed_images();
         }
         let changes = self.input_changes.take().map(AnswerEvent::InputChanges);
         self.answer.events.extend(changes);

@@ -4,7 +4,12 @@ use super::*;
 
 /// The answer of the other APIs: its status, and the body or the events.
 async fn post_to(path: &str, body: &Value) -> (StatusCode, Value) {
+    post_with_version("2023-06-01", path, body).await
+}
+
+async fn post_with_version(version: &str, path: &str, body: &Value) -> (StatusCode, Value) {
     let request = Request::post(format!("http://simulated/v1{path}"));
+    let request = request.header("anthropic-version", version);
     let request = request.body(body.to_string().into()).unwrap();
     let response = answer_request(request).await;
     let status = response.status();
@@ -152,4 +157,42 @@ async fn a_response_has_its_shape_and_the_same_text_streamed() {
     .await;
     assert_eq!(status, 400);
     assert_eq!(refused["error"]["code"], "context_length_exceeded");
+}
+
+#[tokio::test]
+async fn the_version_of_2026_refuses_sampling_documents_of_the_model_and_cited_texts_of_the_user() {
+    let cited = json!({"type": "text", "text": "t", "citations": [{"type": "char_location"}]});
+    let found = json!({"type": "search_result", "source": "s", "title": "t", "content": [cited]});
+    let document = json!({"type": "document", "source": {"type": "text", "data": "d"}});
+    let said = |role: &str, block: &Value| {
+        json!({"messages": [{"role": "user", "content": "u"}, {"role": role, "content": [block]},
+            {"role": "user", "content": "u"}]})
+    };
+    for (more, refused) in [
+        (json!({}), ""),
+        (json!({"temperature": 1.0}), "temperature"),
+        (json!({"top_p": null}), "top_p"),
+        (json!({"top_k": 5}), "top_k"),
+        (said("assistant", &document), "messages.1.content: document"),
+        (said("user", &document), ""),
+        (said("assistant", &cited), ""),
+        (said("user", &cited), "messages.1.content: citations"),
+        (said("user", &found), "messages.1.content: citations"),
+        (
+            said(
+                "user",
+                &json!({"type": "text", "text": "t", "citations": []}),
+            ),
+            "",
+        ),
+    ] {
+        let body = message(more);
+        assert_eq!(post_to("/messages", &body).await.0, 200);
+        let (status, answer) = post_with_version("2026-10-21", "/messages", &body).await;
+        assert_eq!(status == 200, refused.is_empty(), "{answer}");
+        if !refused.is_empty() {
+            let told = answer["error"]["message"].as_str().unwrap();
+            assert_eq!(told, format!("{refused}: Extra inputs are not permitted"));
+        }
+    }
 }

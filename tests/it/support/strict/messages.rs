@@ -7,6 +7,7 @@ use super::{
     super::parse,
     Violation, ViolationReport,
     summaries::{check_summaries, compare_summaries},
+    version::{NEW_VERSION, find_refused_by_version},
 };
 
 /// Blocks that no proxy edits.
@@ -39,6 +40,10 @@ pub(crate) fn find_broken_rules(before: &[u8], after: &[u8]) -> Vec<Violation> {
     let (Ok(before), Ok(after)) = (parse::parse_value(before), parse::parse_value(after)) else {
         return report.0;
     };
+    let refused = find_refused_by_version(NEW_VERSION, &before);
+    let refused_now = find_refused_by_version(NEW_VERSION, &after);
+    let new = refused_now.into_iter().filter(|it| !refused.contains(it));
+    new.for_each(|what| report.add(19, 0, what));
     // Rule 11: nothing of the request but its conversation and its tools changes, and the cap only falls.
     for (key, value) in before.as_object().into_iter().flatten() {
         let same = match key.as_str() {
@@ -54,6 +59,9 @@ pub(crate) fn find_broken_rules(before: &[u8], after: &[u8]) -> Vec<Violation> {
         if !same {
             report.add(11, 0, format!("{key} changed"));
         }
+    }
+    if super::leaves_empty_tools(&before, &after) {
+        report.add(11, 0, "an empty list of tools");
     }
     for (rule, what, list) in [
         (
@@ -199,7 +207,7 @@ fn is_ours(value: &Value) -> bool {
     })
 }
 
-fn role(entry: &Value) -> &str {
+pub(super) fn role(entry: &Value) -> &str {
     entry["role"].as_str().unwrap_or("")
 }
 

@@ -66,6 +66,10 @@ pub(crate) fn find_broken_rules(before: &[u8], after: &[u8], profile: &Profile) 
             report.add(13, at, format!("calls stay, but {key} changed"));
         }
     }
+    // vLLM refuses an empty list of tools.
+    if leaves_empty_tools(&before, &after) {
+        report.add(13, 0, "an empty list of tools");
+    }
     let had_empty = before["messages"]
         .as_array()
         .is_some_and(|messages| messages.iter().any(|message| empty_texts(message) > 0));
@@ -75,6 +79,12 @@ pub(crate) fn find_broken_rules(before: &[u8], after: &[u8], profile: &Profile) 
         }
     }
     report.0
+}
+
+/// Whether an edit has left an empty list of tools behind.
+fn leaves_empty_tools(before: &Value, after: &Value) -> bool {
+    let is_empty = |body: &Value| body["tools"].as_array().is_some_and(Vec::is_empty);
+    is_empty(after) && !is_empty(before)
 }
 
 /// Whether the client's tools are as they were; tools of the proxy may follow them.
@@ -301,3 +311,4 @@ pub(crate) mod responses;
 mod summaries;
 #[cfg(test)]
 mod tests;
+pub(crate) mod version;

@@ -126,6 +126,30 @@ fn other_json_is_reported_as_no_conversation() {
 }
 
 #[test]
+fn what_the_newer_version_of_messages_refuses_is_a_fault_of_an_edit() {
+    let cited = r#"[{"type":"text","text":"a","citations":[{}]}]"#;
+    let document = r#"[{"type":"document"}]"#;
+    let said = |role: &str, content: &str| {
+        let entry = format!(r#"{{"role":"{role}","content":{content}}}"#);
+        body(&[U, &entry, U])
+    };
+    let plain = said("assistant", cited);
+    for (after, rules) in [
+        (said("assistant", cited), &[][..]),
+        (said("user", cited), &[19]),
+        (said("assistant", document), &[19]),
+        (said("user", document), &[]),
+        (plain.replacen('{', r#"{"top_k":1,"#, 1), &[19]),
+    ] {
+        let found = super::messages::find_broken_rules(plain.as_bytes(), after.as_bytes());
+        let found: Vec<u8> = found.iter().map(|it| it.rule).collect();
+        assert_eq!(found, rules, "{after}");
+        let same = super::messages::find_broken_rules(after.as_bytes(), after.as_bytes());
+        assert_eq!(same, [], "{after}");
+    }
+}
+
+#[test]
 fn only_faults_new_after_an_edit_are_reported() {
     let profile = profile::find_profile("template").unwrap();
     let whole = body(&[U, C, T, U, U]);
