@@ -39,7 +39,7 @@ pub(super) fn requests(client: &TestClient, markers: &Markers) -> Vec<Request<Te
     );
     ask(Method::POST, path, &[keyed, json], &long);
     let echo = ("x-want", "echo");
-    let words = format!("{prompt} ").repeat(6);
+    let words = format!("{prompt} ").repeat(9);
     let turn = format!(
         r#"{{"role":"user","content":"{words}"}},{{"role":"assistant","content":"{words}"}},"#
     );
