@@ -301,7 +301,7 @@ async fn no_log_header_or_error_holds_a_key_or_a_prompt() {
         "request answered",
         "\"DEBUG\"",
         "gave no answer",
-        "nicht mit bearer …!",
+        "nicht mit bearer …",
         "stopped",
     ] {
         assert!(log.contains(word), "{word} in {log}");
