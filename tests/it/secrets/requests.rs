@@ -38,15 +38,6 @@ pub(super) fn requests(client: &TestClient, markers: &Markers) -> Vec<Request<Te
         r#"{{"model":"up/small","messages":[{{"role":"user","content":"{prompt}"}},{{"role":"assistant","content":null,"tool_calls":[{{"id":"c","type":"function","function":{{"name":"f","arguments":"{{}}"}}}}]}},{{"role":"tool","tool_call_id":"c","content":"{result}"}}]}}"#
     );
     ask(Method::POST, path, &[keyed, json], &long);
-    let echo = ("x-want", "echo");
-    let words = format!("{prompt} ").repeat(9);
-    let turn = format!(
-        r#"{{"role":"user","content":"{words}"}},{{"role":"assistant","content":"{words}"}},"#
-    );
-    let turns = turn.repeat(8);
-    let chatted =
-        format!(r#"{{"model":"up/small","messages":[{turns}{{"role":"user","content":"x"}}]}}"#);
-    ask(Method::POST, path, &[keyed, json, echo], &chatted);
     ask(
         Method::POST,
         path,
