@@ -206,9 +206,11 @@ async fn inherit_session(
     if repeated.is_some() || is_auxiliary {
         inherited.store_nothing();
     }
-    sessions
-        .names
-        .note_request(inherited.session, headers, conversation);
+    if inherited.lineage.stores_state() {
+        sessions
+            .names
+            .note_request(inherited.session, headers, conversation);
+    }
     // A store that just failed is not waited for again.
     if !inherited.store_failed {
         let passed = !inherited.lineage.probes.is_empty();

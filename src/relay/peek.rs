@@ -30,7 +30,9 @@ pub enum FirstEvent {
     Event(Bytes),
     /// The stream ended without an event.
     Nothing,
-    /// No event came in time, or the stream is compressed or broke.
+    /// The stream broke before the event.
+    Broken,
+    /// No event came in time, or the stream is compressed.
     Unknown,
 }
 
@@ -59,7 +61,7 @@ pub async fn peek_first_event(
                 Ok(frame) => frame,
                 Err(error) => {
                     read.push_back(Err(error));
-                    return FirstEvent::Unknown;
+                    return FirstEvent::Broken;
                 }
             };
             let chunk = frame.data_ref().cloned().unwrap_or_default();

@@ -16,6 +16,7 @@ use lru::LruCache;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
+use super::lineage::Lineage;
 use crate::{
     config::profile::is_other_family,
     format::{InputChanges, block_binding::MismatchField},
@@ -65,9 +66,16 @@ pub struct ReasoningBySession {
     makers: Mutex<LruCache<SessionId, Vec<Answered>>>,
     lessons: Mutex<LruCache<(SessionId, Maker), ReasoningMemory>>,
     /// The answers whose reasoning did not fit any more, while that before them did.
-    gaps: Mutex<LruCache<SessionId, Range<u32>>>,
+    gaps: Mutex<LruCache<SessionId, ReasoningGap>>,
     /// The ids of reasoning that the newest answer said the model did not read.
     unread: Mutex<LruCache<SessionId, Vec<u64>>>,
+}
+
+/// Where reasoning does not fit any more, in the conversation that begins so.
+#[derive(Clone, Debug)]
+struct ReasoningGap {
+    opening: u64,
+    places: Range<u32>,
 }
 
 /// The model that gave the answers from a place on. The place of an answer is the number of the client's messages
@@ -98,13 +106,27 @@ impl ReasoningBySession {
         self.lessons.lock().put((session, model), learnt);
     }
 
-    /// The places of answers whose reasoning stays out, while that before them is kept.
-    pub fn find_gap(&self, session: SessionId) -> Option<Range<u32>> {
-        self.gaps.lock().get(&session).cloned()
+    /// The places of answers whose reasoning stays out, while that before them is kept. They are those of one conversation:
+    /// another one of the session has none, and it is forgotten where the conversation was taken back to before its end.
+    pub fn find_gap(&self, session: SessionId, lineage: &Lineage) -> Option<Range<u32>> {
+        let mut gaps = self.gaps.lock();
+        let gap = gaps.get(&session)?;
+        let places = gap.places.clone();
+        if gap.opening != lineage.opening {
+            return None;
+        }
+        if lineage.messages < places.end {
+            gaps.pop(&session);
+            return None;
+        }
+        Some(places)
     }
 
-    pub fn note_gap(&self, session: SessionId, gap: Range<u32>) {
-        self.gaps.lock().put(session, gap);
+    pub fn note_gap(&self, session: SessionId, lineage: &Lineage, places: Range<u32>) {
+        let opening = lineage.opening;
+        self.gaps
+            .lock()
+            .put(session, ReasoningGap { opening, places });
     }
 
     /// Marks what the session's answer before said of its reasoning too.

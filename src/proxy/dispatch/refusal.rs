@@ -218,7 +218,7 @@ async fn find_refusal_inside(
     let (answer, first) = peeked.await;
     let inner = match &first {
         FirstEvent::Event(data) => overflow::read_inner_status(data),
-        FirstEvent::Nothing => no_answer,
+        FirstEvent::Nothing | FirstEvent::Broken => no_answer,
         FirstEvent::Unknown => None,
     };
     let reply = ProviderReply {
@@ -232,7 +232,7 @@ async fn find_refusal_inside(
             judge_success(&data, verdict, format.rules().tells_overflow_in_stream)
         }
         FirstEvent::Nothing => profile.errors_inside.then_some(Refusal::Wordless),
-        FirstEvent::Unknown => None,
+        FirstEvent::Broken | FirstEvent::Unknown => None,
     };
     Ok((reply, refusal))
 }

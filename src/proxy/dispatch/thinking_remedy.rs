@@ -247,12 +247,6 @@ impl ThinkingRemedy {
             return;
         };
         planned.reasoning.turn_without_thinking = turn.map(find_running_turn);
-        if let Some((stale, session)) = self.stale.clone().zip(request.session.as_ref())
-            && !self.left_out
-        {
-            let gaps = &request.app.reasoning;
-            gaps.note_gap(session.inherited.session, stale);
-        }
         if self.asked_to_drop || self.left_out || self.left_stale_out {
             planned.reasoning = ReasoningMemory {
                 is_bound: true,
@@ -260,9 +254,15 @@ impl ThinkingRemedy {
                 ..planned.reasoning
             };
             if let Some(session) = &request.session {
-                let (session, model) = (session.inherited.session, target_maker(&placed.target));
+                let (inherited, model) = (&session.inherited, target_maker(&placed.target));
                 let lessons = &request.app.reasoning;
-                lessons.note_lesson(session, model, planned.reasoning);
+                lessons.note_lesson(inherited.session, model, planned.reasoning);
+                let stale = self.stale.clone().filter(|_| !self.left_out);
+                if let Some(stale) = stale
+                    && inherited.lineage.stores_state()
+                {
+                    lessons.note_gap(inherited.session, &inherited.lineage, stale);
+                }
             }
         }
     }

@@ -99,12 +99,13 @@ pub fn plan_request(
     let begins_anew = is_bound && foreign.last().is_some_and(|last| last.end == u32::MAX);
     let knowledge = SessionKnowledge {
         is_cold: session.options.class == ClaudeClass::Turn
+            && session.repeated.is_none()
             && is_cache_cold(conversation, inherited, target),
         leaves_out_reasoning: reasoning.leaves_out_all || begins_anew,
         foreign: match is_bound {
             true => app
                 .reasoning
-                .find_gap(inherited.session)
+                .find_gap(inherited.session, &inherited.lineage)
                 .into_iter()
                 .collect(),
             false => foreign,
@@ -258,7 +259,9 @@ pub fn find_stale_places(
     first: usize,
 ) -> Option<Range<u32>> {
     let (conversation, session) = (followed.conversation, followed.session);
-    let known = session.app.reasoning.find_gap(session.inherited.session);
+    let inherited = &session.inherited;
+    let gaps = &session.app.reasoning;
+    let known = gaps.find_gap(inherited.session, &inherited.lineage);
     // What is sent has other places than what came, if the plan changes it.
     if known.is_some() || conversation.changes_prompt(&planned.plan.edits) {
         return None;
@@ -330,7 +333,9 @@ fn recovery_rules<'a>(session: &'a SessionContext, target: &Target) -> RecoveryR
         settings,
         other_model: !is_same_model(&session.inherited, target),
         pace: settings.pace_for_model(&target.settings),
-        wanted: settings.is_enabled_for(&target.settings, None) && session.options.recovers,
+        wanted: settings.is_enabled_for(&target.settings, None)
+            && session.options.recovers
+            && session.repeated.is_none(),
         timing: PromptTiming::WhenDue,
         hold: None,
     }

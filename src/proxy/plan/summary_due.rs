@@ -21,7 +21,9 @@ pub(in crate::proxy) fn may_begin_summary(
     planned: &PlannedRequest,
 ) -> bool {
     let is_automatic = compacts_automatically(session, planned);
-    session.repeated.is_none() && planned.is_guarded() && planned.compaction.may_begin(is_automatic)
+    session.inherited.lineage.stores_state()
+        && planned.is_guarded()
+        && planned.compaction.may_begin(is_automatic)
 }
 
 /// Whether a summary may begin after the answer to this request, so that its body is kept. The estimate may be off by
@@ -59,8 +61,8 @@ pub(in crate::proxy) fn waits_for_summary(
     planned: &PlannedRequest,
 ) -> bool {
     let session = followed.session;
-    let is_repeat = session.repeated.is_some();
-    if is_repeat || !planned.is_guarded() || planned.recovery.begins_course() {
+    let stores = session.inherited.lineage.stores_state();
+    if !stores || !planned.is_guarded() || planned.recovery.begins_course() {
         return false;
     }
     let is_late = |id| session.app.summary_jobs.is_late(id);

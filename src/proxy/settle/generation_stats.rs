@@ -79,7 +79,9 @@ pub(super) fn note_answer(
         finish_reason: response.finish_reason,
     });
     drop(facts);
-    count_actions(session, planned);
+    if session.repeated.is_none() {
+        count_actions(session, planned);
+    }
     count_input_changes(session, planned, &response.input_changes);
 }
 

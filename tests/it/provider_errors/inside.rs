@@ -72,6 +72,8 @@ fn shapes(format: Format, streams: bool) -> Vec<(&'static str, Vec<ProviderStep>
             ("nothing", stream_of([""])),
             ("only comments", stream_of([": wait\n\n"])),
             ("only begun", stream_of([begin(format)])),
+            ("broken", broken("")),
+            ("broken begun", broken(&begin(format))),
             ("html", html(page)),
         ];
     }
@@ -101,6 +103,18 @@ fn shapes(format: Format, streams: bool) -> Vec<(&'static str, Vec<ProviderStep>
         ("empty", vec![answer("200 OK", "", "")]),
         ("html", html(page)),
     ]
+}
+
+/// A stream that breaks off behind these events.
+fn broken(events: &str) -> Vec<ProviderStep> {
+    let head =
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    let size = events.len();
+    let chunk = match size {
+        0 => String::new(),
+        _ => format!("{size:x}\r\n{events}\r\n"),
+    };
+    vec![send_bytes(format!("{head}{chunk}")), ProviderStep::Close]
 }
 
 /// A proxy before `first`, with `second` as the fallback.
