@@ -4,6 +4,11 @@ mod exchanges;
 mod provider_summaries;
 mod server_clearing;
 
+use std::{
+    mem::take,
+    sync::{Arc, Mutex},
+};
+
 use plimsoll::guard::profile::find_profile;
 
 use crate::support::{
@@ -15,31 +20,63 @@ use crate::support::{
 
 const WINDOW: u32 = 8_000;
 
+const BOUND: &str = "up/claude-sonnet-5-5";
+const UNBOUND: &str = "up/claude-opus-5";
+
+/// An agent, its proxy and provider, and what the provider saw.
+struct AgentSession {
+    agent: MessagesAgent,
+    log: Arc<Mutex<BoundLog>>,
+    _proxy: RunningProxy,
+    _provider: ScriptedProvider,
+}
+
+impl AgentSession {
+    /// `proxy_calls`: percent of the answers that call a tool of the proxy.
+    async fn start(
+        seed: u64,
+        model: &str,
+        proxy_calls: u32,
+        change: impl Fn(ProxyBuilder) -> ProxyBuilder,
+    ) -> Self {
+        let settings = BoundSettings {
+            seed,
+            api: BoundApi::Messages,
+            model: BoundModel::default(),
+            window: WINDOW as usize,
+            proxy_calls,
+        };
+        let (provider, log) = start_bound_provider(settings).await;
+        let proxy = change(provider.proxy())
+            .providers(|it| it.profile = find_profile("anthropic").unwrap())
+            .model("*", model_with_window(WINDOW))
+            .set(|config| config.guard.reserve_tokens = None)
+            .start()
+            .await;
+        let mut agent = MessagesAgent::new(&proxy).set("model", model);
+        agent.fields["stream"] = seed.is_multiple_of(2).into();
+        agent.result = 120;
+        Self {
+            agent,
+            log,
+            _proxy: proxy,
+            _provider: provider,
+        }
+    }
+
+    fn take_log(&self) -> BoundLog {
+        take(&mut *self.log.lock().unwrap())
+    }
+}
+
 async fn run_session(
     seed: u64,
     steps: usize,
     change: impl Fn(ProxyBuilder) -> ProxyBuilder,
 ) -> BoundLog {
-    let settings = BoundSettings {
-        seed,
-        api: BoundApi::Messages,
-        model: BoundModel::default(),
-        window: WINDOW as usize,
-        proxy_calls: 10,
-    };
-    let (provider, log) = start_bound_provider(settings).await;
-    let proxy = change(provider.proxy())
-        .providers(|it| it.profile = find_profile("anthropic").unwrap())
-        .model("*", model_with_window(WINDOW))
-        .set(|config| config.guard.reserve_tokens = None)
-        .start()
-        .await;
-    let mut agent = MessagesAgent::new(&proxy).set("model", "up/claude-sonnet-5-5");
-    agent.fields["stream"] = seed.is_multiple_of(2).into();
-    agent.result = 120;
-    agent.steps(steps).await;
-    drop(proxy);
-    std::mem::take(&mut *log.lock().unwrap())
+    let mut session = AgentSession::start(seed, BOUND, 10, change).await;
+    session.agent.steps(steps).await;
+    session.take_log()
 }
 
 #[tokio::test]

@@ -1,66 +1,25 @@
 //! A client that has the provider summarise its conversation: from then on every request begins with the provider's block.
 //! The guard cuts behind it.
 
-use std::{
-    mem::take,
-    sync::{Arc, Mutex},
-};
-
-use plimsoll::guard::profile::find_profile;
 use serde_json::{Value, json};
 
-use super::WINDOW;
-use crate::support::{
-    bound::{BoundApi, BoundModel},
-    bound_provider::{BoundLog, BoundSettings, start_bound_provider},
-    *,
-};
+use super::{AgentSession, BOUND, UNBOUND};
+use crate::support::bound_provider::BoundLog;
 
 const BEFORE: usize = 3;
 const AFTER: usize = 60;
 
-/// An agent, its proxy and provider, and what the provider saw.
-struct Summarized {
-    agent: MessagesAgent,
-    log: Arc<Mutex<BoundLog>>,
-    _proxy: RunningProxy,
-    _provider: ScriptedProvider,
+/// `bound`: of a model that binds its thinking.
+async fn start_session(seed: u64, bound: bool) -> AgentSession {
+    let model = if bound { BOUND } else { UNBOUND };
+    let session = AgentSession::start(seed, model, 5, |proxy| proxy).await;
+    AgentSession {
+        agent: session.agent.with("anthropic-beta", "compact-2026-09-04"),
+        ..session
+    }
 }
 
-impl Summarized {
-    /// `bound`: of a model that binds its thinking.
-    async fn start(seed: u64, bound: bool) -> Self {
-        let settings = BoundSettings {
-            seed,
-            api: BoundApi::Messages,
-            model: BoundModel::default(),
-            window: WINDOW as usize,
-            proxy_calls: 5,
-        };
-        let (provider, log) = start_bound_provider(settings).await;
-        let proxy = provider
-            .proxy()
-            .providers(|it| it.profile = find_profile("anthropic").unwrap())
-            .model("*", model_with_window(WINDOW))
-            .set(|config| config.guard.reserve_tokens = None)
-            .start()
-            .await;
-        let name = match bound {
-            true => "up/claude-sonnet-5-5",
-            false => "up/claude-opus-5",
-        };
-        let mut agent = MessagesAgent::new(&proxy)
-            .set("model", name)
-            .with("anthropic-beta", "compact-2026-09-04");
-        agent.result = 120;
-        Self {
-            agent,
-            log,
-            _proxy: proxy,
-            _provider: provider,
-        }
-    }
-
+impl AgentSession {
     fn entries(&mut self) -> &mut Vec<Value> {
         self.agent.fields["messages"].as_array_mut().unwrap()
     }
@@ -105,7 +64,7 @@ impl Summarized {
     }
 
     fn check(&self, context: &str) -> BoundLog {
-        let log = take(&mut *self.log.lock().unwrap());
+        let log = self.take_log();
         assert_eq!(log.broken, Vec::<String>::new(), "{context}");
         assert_eq!(log.refused, Vec::<String>::new(), "{context}");
         assert_eq!((log.too_long, log.stale), (0, 0), "{context}");
@@ -125,7 +84,7 @@ fn count_thinking(body: &Value) -> usize {
 async fn a_session_that_begins_with_a_summary_is_cut_behind_it() {
     let mut kept = 0;
     for (seed, bound) in [(0, true), (1, true), (2, true), (4, false), (5, false)] {
-        let mut session = Summarized::start(seed, bound).await;
+        let mut session = start_session(seed, bound).await;
         session.agent.fields["stream"] = seed.is_multiple_of(2).into();
         session.agent.steps(BEFORE).await;
         let summary = session.summarize().await;
@@ -146,14 +105,14 @@ async fn a_session_that_begins_with_a_summary_is_cut_behind_it() {
 #[tokio::test]
 async fn a_session_with_cuts_is_summarised_again_and_again() {
     for (seed, bound) in [(0, true), (1, true), (4, false)] {
-        let mut session = Summarized::start(seed, bound).await;
+        let mut session = start_session(seed, bound).await;
         session.agent.result = 500;
         session.agent.steps(10).await;
         for round in 0..3 {
             let context = format!("seed {seed}, summary {round}");
             let summary = session.summarize().await;
             session.go_on(10, &summary).await;
-            let log = take(&mut *session.log.lock().unwrap());
+            let log = session.take_log();
             assert_eq!(log.broken, Vec::<String>::new(), "{context}");
             assert!(
                 log.refused.len() <= usize::from(bound),

@@ -1,17 +1,10 @@
 //! Claude Code after a long pause: from then on every request asks the provider to clear results by the number of calls.
 //! The guard keeps its cuts, and goes on cutting.
 
-use std::mem::take;
-
-use plimsoll::guard::profile::find_profile;
 use serde_json::{Value, json};
 
-use super::WINDOW;
-use crate::support::{
-    bound::{BoundApi, BoundModel},
-    bound_provider::{BoundLog, BoundSettings, start_bound_provider},
-    *,
-};
+use super::{AgentSession, BOUND, UNBOUND};
+use crate::support::bound_provider::BoundLog;
 
 const BEFORE: usize = 25;
 const AFTER: usize = 60;
@@ -37,29 +30,9 @@ fn count_calls(fields: &Value) -> usize {
 
 /// A session whose requests have the edit from a pause on. `bound`: of a model that binds its thinking.
 async fn run_session(seed: u64, bound: bool) -> BoundLog {
-    let settings = BoundSettings {
-        seed,
-        api: BoundApi::Messages,
-        model: BoundModel::default(),
-        window: WINDOW as usize,
-        proxy_calls: 5,
-    };
-    let (provider, log) = start_bound_provider(settings).await;
-    let proxy = provider
-        .proxy()
-        .providers(|it| it.profile = find_profile("anthropic").unwrap())
-        .model("*", model_with_window(WINDOW))
-        .set(|config| config.guard.reserve_tokens = None)
-        .start()
-        .await;
-    let name = if bound {
-        "up/claude-sonnet-5-5"
-    } else {
-        "up/claude-opus-5"
-    };
-    let mut agent = MessagesAgent::new(&proxy).set("model", name);
-    agent.fields["stream"] = seed.is_multiple_of(2).into();
-    agent.result = 120;
+    let model = if bound { BOUND } else { UNBOUND };
+    let mut session = AgentSession::start(seed, model, 5, |proxy| proxy).await;
+    let (agent, log) = (&mut session.agent, &session.log);
     agent.steps(BEFORE).await;
     let calls = count_calls(&agent.fields);
     for step in 0..AFTER {
@@ -79,8 +52,7 @@ async fn run_session(seed: u64, bound: bool) -> BoundLog {
         let log = log.lock().unwrap();
         assert_eq!(log.exchanges.last().unwrap().0["context_management"], sent);
     }
-    drop(proxy);
-    take(&mut *log.lock().unwrap())
+    session.take_log()
 }
 
 #[tokio::test]
