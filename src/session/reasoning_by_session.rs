@@ -181,13 +181,41 @@ impl ReasoningBySession {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderMap;
+
     use super::*;
+    use crate::session::{
+        ClientIdentity, Tenants,
+        installation_secret::InstallationSecret,
+        tests::fixture::{assistant, conversation, user},
+    };
 
     fn maker(provider: &str, model: &str) -> Maker {
         Maker {
             provider: provider.into(),
             model: model.into(),
         }
+    }
+
+    #[test]
+    fn places_hold_for_one_conversation_until_it_is_taken_back() {
+        let tenants = Tenants::new(InstallationSecret::from_bytes([1; 32]));
+        let tenant = tenants.derive_tenant(ClientIdentity::Named("a"), &HeaderMap::new(), None);
+        let lineage = |opening: &str, rounds: usize| {
+            let mut messages = vec![user(opening)];
+            for _ in 0..rounds {
+                messages.extend([assistant("Well."), user("On.")]);
+            }
+            Lineage::from_conversation(&conversation(&messages), &tenant)
+        };
+        let (memory, session) = (ReasoningBySession::default(), SessionId::default());
+        let find = |lineage: &Lineage| memory.find_gap(session, lineage);
+        memory.note_gap(session, &lineage("A task.", 4), 3..9);
+        assert_eq!(find(&lineage("A task.", 4)), Some(3..9));
+        assert_eq!(find(&lineage("Another one.", 8)), None);
+        assert_eq!(find(&lineage("A task.", 8)), Some(3..9));
+        assert_eq!(find(&lineage("A task.", 2)), None);
+        assert_eq!(find(&lineage("A task.", 8)), None, "it was taken back");
     }
 
     #[test]

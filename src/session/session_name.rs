@@ -48,9 +48,9 @@ impl Default for SessionNames {
 }
 
 impl SessionNames {
-    /// Auxiliary requests (titles, probes) name no session.
+    /// The caller passes none that stores no state, such as one for a title.
     pub fn note_request(&self, id: SessionId, headers: &HeaderMap, conversation: &Conversation) {
-        if self.0.lock().get(&id).is_none() && !conversation.is_auxiliary() {
+        if self.0.lock().get(&id).is_none() {
             let (task, program) = (find_task_words(conversation), find_program(headers));
             self.0.lock().put(id, SessionName { task, program });
         }
