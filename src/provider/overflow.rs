@@ -29,7 +29,7 @@ const MAX_WORDING_CHARS: usize = 300;
 /// Bytes of it in a row that stand in the request, and so may be a text of the conversation.
 const LEAST_REPEATED: usize = 16;
 /// What is named so, with `=` or `:`, is not shown.
-const SECRETS: [&str; 4] = ["key", "token", "password", "secret"];
+const SECRET_NAMES: [&str; 4] = ["key", "token", "password", "secret"];
 /// Letters and digits in a row that may be a key.
 const LEAST_MIXED: usize = 8;
 /// Letters in a row that are no word.
@@ -154,18 +154,17 @@ pub fn read_unknown_wording(status: StatusCode, body: &[u8]) -> Option<String> {
 /// SECURITY: the log holds no text of a conversation, and no key. Some gateways repeat the credentials of a request.
 pub(super) fn hide_private(wording: &str, request: &[u8]) -> String {
     let (repeated, mut shown) = (hide_repeated(wording, request), String::new());
-    let mut follows_scheme = false;
+    let mut names_secret = false;
     let is_of_value = |it: char| it.is_ascii_graphic() && !"\"'`()[]{}<>,;".contains(it);
     let mut rest = &*repeated;
     while !rest.is_empty() {
         let end = rest.find(|it| !is_of_value(it)).unwrap_or(rest.len());
         let (value, after) = rest.split_at(end);
-        let hides = !value.is_empty() && (follows_scheme || may_be_private(value));
+        let hides = !value.is_empty() && (names_secret || may_be_private(value));
         shown.push_str(if hides { "…" } else { value });
         if !value.is_empty() {
             let name = value.strip_suffix([':', '=']);
-            let is_secret = |name: &str| SECRETS.iter().any(|it| name.ends_with(it));
-            follows_scheme = matches!(value, "bearer" | "basic") || name.is_some_and(is_secret);
+            names_secret = matches!(value, "bearer" | "basic") || name.is_some_and(is_secret_name);
         }
         let next = after.find(is_of_value).unwrap_or(after.len());
         shown.push_str(&after[..next]);
@@ -181,14 +180,14 @@ fn may_be_private(value: &str) -> bool {
     let (has_letter, has_digit) = (has(u8::is_ascii_alphabetic), has(u8::is_ascii_digit));
     let is_mixed = has_letter && has_digit && value.len() >= LEAST_MIXED;
     let is_number = has_digit && !has_letter && value.len() > MOST_DIGITS;
-    let is_address = value.contains('@') || value.matches('.').count() >= 3;
-    let is_named = SECRETS
-        .iter()
-        .any(|name| match value.split_once(['=', ':']) {
-            Some((before, after)) => before.ends_with(name) && !after.is_empty(),
-            None => false,
-        });
+    let is_address = value.contains('@') || has_digit && value.matches('.').count() >= 3;
+    let named = value.split_once([':', '=']);
+    let is_named = named.is_some_and(|(name, secret)| is_secret_name(name) && !secret.is_empty());
     is_address || is_named || is_mixed || is_number || words.any(|word| word.len() > LONGEST_WORD)
+}
+
+fn is_secret_name(name: &str) -> bool {
+    SECRET_NAMES.iter().any(|it| name.ends_with(it))
 }
 
 /// Without what a wording repeats of the request: each row of [`LEAST_REPEATED`] bytes that stands there, too.

@@ -354,6 +354,7 @@ fn what_may_be_a_key_or_somebodys_name_is_hidden_in_a_wording() {
         ("api_key=hunter, from 10.0.0.1: no", "…, from … no"),
         ("your token: hunter", "your token: …"),
         ("pa$$w0rd!x is wrong", "… is wrong"),
+        ("too long...", "too long..."),
         ("密钥ghp_abcdefghijklmnopqrstuvwxyz无效", "密钥…无效"),
         (
             "no access for me@example.com (4711471147114711)",

@@ -19,7 +19,8 @@ use crate::{
 const MAX_REQUESTS: NonZeroUsize = NonZeroUsize::new(512).expect("not zero");
 
 /// The last answered requests of sessions, by the digest of what their prompts are made of. Kept in memory only: after a
-/// restart, or with other settings, a repeat is planned as any request, and still stores nothing if it says that it fills the cache.
+/// restart, or with other settings, a repeat is planned as any request. If it says that it fills the cache, it still stores
+/// nothing.
 pub struct LastRequests(Mutex<LruCache<u128, Arc<LastRequest>>>);
 
 /// A request that was answered.
