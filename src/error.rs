@@ -93,7 +93,7 @@ pub enum Failure {
     #[error("{0}")]
     ProviderNotFound(String),
     #[error(
-        "No such path. There are: POST /v1/chat/completions, POST /v1/messages, GET /v1/models, any other /v1/*, \
+        "No such path. There are: POST /v1/chat/completions, POST /v1/messages, POST /v1/responses, GET /v1/models, any other /v1/*, \
          /{{provider}}/v1/*, /healthz, /readyz, /metrics and /plimsoll/api/."
     )]
     PathNotFound,
@@ -105,7 +105,7 @@ pub enum Failure {
     OllamaPath,
     /// The path of a conversation, nearly.
     #[error(
-        "No such path; {0} is meant. A base URL ends with /v1 for clients that add /chat/completions or /responses, and \
+        "No such path; did you mean {0}? A base URL ends with /v1 for clients that add /chat/completions or /responses, and \
          without it for those that add /v1/messages."
     )]
     PathMeant(String),

@@ -6,6 +6,7 @@ mod signals;
 use std::{
     io::{self, IsTerminal as _, Write as _},
     sync::Arc,
+    time::Duration,
 };
 
 use tokio::net::TcpListener;
@@ -22,13 +23,18 @@ use crate::{
     telemetry,
 };
 
+/// How long a thread that took over from a worker waits for more work. Each keeps what the allocator gave it for large bodies,
+/// and the polls of the settings keep a thread awake for which they come often enough.
+const KEEP_ALIVE: Duration = Duration::from_millis(500);
+
 pub(super) fn run(flags: &Flags, environment: &Environment) -> CommandResult {
     let mut watch = ConfigWatcher::new(flags, environment);
     let mut loaded = watch.load_config()?;
     fit_body_to_windows(&mut loaded.config);
     let _log = telemetry::start_logging();
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    let runtime = builder.enable_all().build().map_err(CommandError::Start)?;
+    builder.enable_all().thread_keep_alive(KEEP_ALIVE);
+    let runtime = builder.build().map_err(CommandError::Start)?;
     let served = runtime.block_on(serve_until_stopped(loaded, watch));
     // A second stop signal ends the process at once, even while a blocking task waits for the disk.
     runtime.shutdown_background();

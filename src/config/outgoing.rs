@@ -106,11 +106,11 @@ impl Outgoing {
             reason: reason.to_owned(),
         };
         match setting {
-            ProxySetting::Direct => return direct("its setting proxy"),
+            ProxySetting::Direct => return direct("providers.NAME.proxy"),
             ProxySetting::Through(proxy) => {
                 return Route {
                     proxy: Some(proxy.clone()),
-                    reason: "its setting proxy".to_owned(),
+                    reason: "providers.NAME.proxy".to_owned(),
                 };
             }
             ProxySetting::Environment => {}

@@ -226,6 +226,6 @@ pub enum BlockKind {
     Call,
     /// Thinking of the model, with the text that can be read: never edited, and in no digest.
     Reasoning(Option<JsonString>),
-    /// Anything else (a refusal, a search result, …): never edited.
+    /// Anything else (a refusal, a search result, …): never edited, but for the text of a document.
     Opaque,
 }

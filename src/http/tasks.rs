@@ -1,21 +1,37 @@
 //! The only place that spawns tasks, so that a drain can wait for all of them; and what keeps long work from holding them up.
 
+use std::{num::NonZero, sync::LazyLock, thread::available_parallelism};
+
 use hyper::rt::Executor;
-use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    sync::Semaphore,
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// What is smaller takes less than 2 ms to be read, and less than that to be planned (`cargo bench --bench hot`), also where
 /// it is all small messages. The other tasks of a worker would wait for that; to move them to another thread takes some 20 µs.
 const LARGE_BODY: usize = 256 << 10;
 
+/// What is smaller takes less than 20 ms. Where many do so much at once, it stays on its worker: each thread that did such
+/// work keeps some megabytes of the allocator's.
+const HUGE_BODY: usize = 4 << 20;
+
+/// Works that may leave their worker whatever their size.
+static FREE_THREADS: LazyLock<Semaphore> =
+    LazyLock::new(|| Semaphore::new(available_parallelism().map_or(1, NonZero::get)));
+
 /// Runs `work` on a body of so many bytes, or as much work by another measure
 /// ([`Conversation::work_bytes`](crate::conversation::Conversation::work_bytes)). Where that takes long, the other tasks of this
 /// worker go on elsewhere.
 pub fn run_beside_tasks<T>(body_bytes: usize, work: impl FnOnce() -> T) -> T {
     let flavor = Handle::try_current().map(|handle| handle.runtime_flavor());
-    match body_bytes >= LARGE_BODY && flavor.is_ok_and(|it| it == RuntimeFlavor::MultiThread) {
-        true => tokio::task::block_in_place(work),
-        false => work(),
+    if body_bytes < LARGE_BODY || !flavor.is_ok_and(|it| it == RuntimeFlavor::MultiThread) {
+        return work();
+    }
+    match FREE_THREADS.try_acquire() {
+        Err(_) if body_bytes < HUGE_BODY => work(),
+        _thread => tokio::task::block_in_place(work),
     }
 }
 

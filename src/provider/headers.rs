@@ -29,7 +29,9 @@ const CREDENTIALS: &[&str] = &[
     "x-goog-api-key",
 ];
 
-/// Headers in which proxies before this one tell of their clients, beside `x-forwarded-*`.
+/// Headers in which proxies before this one name the address of their client, besides `x-forwarded-*`.
+///
+/// SECURITY: a request with one of them also counts as one from another machine (`http/origin.rs`).
 const FORWARDING: [&str; 21] = [
     "cdn-loop",
     "cf-connecting-ip",

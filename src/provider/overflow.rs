@@ -90,7 +90,7 @@ pub enum OverflowVerdict {
     Wordless,
 }
 
-/// Sentences that are believed; codes always are.
+/// Sentences that are believed; where any are, all codes are.
 type Sentences = &'static [&'static [&'static str]];
 
 /// Judges an answer by its status and its decoded body.
@@ -122,7 +122,7 @@ pub fn detect_overflow(status: StatusCode, body: &[u8]) -> OverflowVerdict {
 /// Judges the data of the first event of a stream that began as a success.
 pub fn detect_overflow_in_event(data: &[u8]) -> OverflowVerdict {
     let error = ParsedError::from_body(data);
-    if !error.is_error_event() {
+    if !error.is_error() {
         return OverflowVerdict::Other;
     }
     match decide_verdict(&error, &[SURE, VAGUE]) {
@@ -137,7 +137,7 @@ pub fn detect_overflow_in_event(data: &[u8]) -> OverflowVerdict {
 pub fn read_unknown_wording(status: StatusCode, body: &[u8]) -> Option<String> {
     let error = ParsedError::from_body(body);
     let is_refusal = match status.as_u16() {
-        200 => error.is_error_event(),
+        200 => error.is_error(),
         status => matches!(status, 400 | 413 | 422),
     };
     if !is_refusal || error.empty || error.names_part || error.texts.iter().any(is_of_known_kind) {
@@ -235,7 +235,7 @@ fn status_of_code(code: &str) -> Option<u16> {
 /// kind says it, else its words; without any it is a failure of the provider.
 pub fn read_inner_status(body: &[u8]) -> Option<StatusCode> {
     let error = ParsedError::from_body(body);
-    if !error.is_error_event() {
+    if !error.is_error() {
         return None;
     }
     let of_texts = |kind: ErrorTextKind| error.texts.iter().filter(move |it| it.kind == kind);
@@ -263,7 +263,7 @@ pub fn read_request_limit(status: StatusCode, body: &[u8]) -> Option<Overflow> {
         return None;
     }
     let error = ParsedError::from_body(body);
-    if status == StatusCode::OK && !error.is_error_event() {
+    if status == StatusCode::OK && !error.is_error() {
         return None;
     }
     error.texts.iter().find_map(|ErrorText { kind, text, .. }| {

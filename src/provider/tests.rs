@@ -147,7 +147,7 @@ fn a_window_comes_from_settings_then_catalogue_then_name() {
 fn a_request_without_a_model_goes_to_the_default_provider() {
     assert!(matches!(
         registry(None).find_default_provider(),
-        Err(ModelNameError::Model { .. })
+        Err(ModelNameError::Unnamed { .. })
     ));
     assert_eq!(
         &*registry(Some("local"))

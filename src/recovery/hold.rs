@@ -87,7 +87,7 @@ impl fmt::Display for RecoveryHold {
             Self::SmallChat => {
                 return write!(
                     out,
-                    "no tools, and a window below {LEAST_CHAT_WINDOW} tokens"
+                    "a request without tools in a window below {LEAST_CHAT_WINDOW} tokens"
                 );
             }
             Self::FixedPart {

@@ -1,8 +1,8 @@
 //! Reads the first event of a stream before its head goes to the client.
 //!
 //! Some providers begin a stream as a success and report an error in its first event, or after the events that only begin
-//! an answer. Nothing is removed: the bytes go on as they came. It is done only for providers that are known for it and
-//! where a fallback is configured, and within a limit, since the client waits meanwhile.
+//! an answer. Nothing is removed: the bytes go on as they came. It is done where the profile says that errors come so, and
+//! where another candidate may answer, within limits of time and bytes, since the client waits meanwhile.
 
 use std::{collections::VecDeque, io, time::Duration};
 
@@ -26,13 +26,13 @@ const MAX_BYTES: usize = 64 << 10;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FirstEvent {
-    /// The data of the event.
+    /// The data of the first event that says anything, see [`peek_first_event`].
     Event(Bytes),
     /// The stream ended without an event.
     Nothing,
     /// The stream broke before the event.
     Broken,
-    /// No event came in time, or the stream is compressed.
+    /// No such event came in time or within the limit of bytes, or the stream is compressed.
     Unknown,
 }
 

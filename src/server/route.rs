@@ -197,8 +197,8 @@ const UNDER_V1: [&str; 12] = [
     "responses",
 ];
 
-/// The path that was meant by one without `/v1`, with `/v1` twice, or by one that means a conversation and is not spelt as
-/// ours. If that were forwarded as it is, the conversation would not be guarded.
+/// The path that was meant by one without `/v1`, with `/v1` twice, or by one that ends with the path of a conversation in
+/// another case, escaped, or behind other parts ([`STRAY`]). If that were forwarded as it is, the conversation would not be guarded.
 ///
 /// SECURITY: servers decode escapes, and some ignore case, empty parts, and what follows `;`. So it is compared without.
 fn find_meant_path(path: &str) -> Option<String> {

@@ -62,7 +62,7 @@ test("pi", limit, async (context) => {
   const home = await mkdtemp(join(tmpdir(), "plimsoll-pi-"));
   context.after(() => rm(home, { recursive: true, force: true }));
   await writeFile(join(home, "models.json"), settings);
-  const script = join(installed, "@mariozechner", "pi-coding-agent", "dist", "cli.js");
+  const script = join(installed, "@earendil-works", "pi-coding-agent", "dist", "cli.js");
   const environment = { PATH: process.env.PATH, HOME: home, PI_CODING_AGENT_DIR: home, PI_OFFLINE: "1", PI_TELEMETRY: "0" };
   const flags = ["--print", "--no-session", "--model", model, "Ahoy"];
   const done = await node([script, ...flags], { cwd: home, env: environment });

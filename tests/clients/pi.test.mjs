@@ -51,7 +51,7 @@ async function folder() {
 
 // Runs pi to its end; returns its exit code, its output, and the events of its session.
 async function pi({ home, work, agent }, model, prompt) {
-  const script = join(installed, "@mariozechner", "pi-coding-agent", "dist", "cli.js");
+  const script = join(installed, "@earendil-works", "pi-coding-agent", "dist", "cli.js");
   const flags = ["--mode", "json", "--print", "--no-session", "--model", model, "--tools", "read,edit,bash"];
   const environment = { PATH: process.env.PATH, HOME: home, PI_CODING_AGENT_DIR: agent, PI_OFFLINE: "1", PI_TELEMETRY: "0" };
   const child = spawn(process.execPath, [script, ...flags, prompt], {

@@ -6,7 +6,7 @@ mod attacks;
 use std::fs;
 
 use http::Method;
-use plimsoll::config::{Config, Environment, Flags, LoadedConfig, load_config};
+use plimsoll::config::{Config, Environment, Flags, LoadedConfig, load_config, names::ModelNames};
 use serde_json::json;
 use tokio_tungstenite::{
     connect_async,
@@ -249,6 +249,17 @@ async fn any_other_name_is_refused_with_the_lines_that_serve_it() {
             message.contains(&format!("models = [{model:?}]")),
             "{message}"
         );
+        // With these lines in a file, the other names still go where their keys belong.
+        let lines = &message[message.find("[providers").unwrap()..];
+        let names = ModelNames::new(&load(lines, &[]).config);
+        for (name, provider) in [
+            (model, "mine"),
+            ("gpt-4o", "openai"),
+            ("claude-opus-5-5", "anthropic"),
+        ] {
+            let served = names.resolve_model(name, None).unwrap();
+            assert_eq!(served.provider, provider, "{lines}");
+        }
     }
     let request = client.request(Method::POST, "/v1/chat/completions");
     let request = request.header("x-plimsoll-provider", "openai");

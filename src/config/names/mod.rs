@@ -15,7 +15,7 @@ use std::{
 use thiserror::Error;
 
 use self::overrides::merge_overrides;
-use super::{Config, ModelConfig, ProviderConfig};
+use super::{Config, ModelConfig, ProviderConfig, provider::write_known_sections};
 pub(super) use references::{check_references, read_aliases};
 
 /// Bytes of the longest name of a model. Names are kept with what is learnt of a model, so they are bounded.
@@ -51,10 +51,10 @@ pub enum ModelNameError {
     #[error("There is no provider `{name}`. {remedy}")]
     Provider { name: String, remedy: String },
     #[error(
-        "The request names no model, which would say where it goes. Put the provider before the path, as in /openai/v1/files \
-         or /anthropic/v1/messages/batches."
+        "The request names no model, which would say where it goes. Name one in `model`, as in \"gpt-4o\" or \
+         \"provider/model\"; where a request has none, put the provider before the path, as in /openai/v1/files. {remedy}"
     )]
-    Unnamed,
+    Unnamed { remedy: String },
     #[error("The model `{model}` does not exist or you do not have access to it. {remedy}")]
     Model { model: String, remedy: String },
     #[error("No model has a name of over {MAX_NAME_BYTES} bytes.")]
@@ -353,8 +353,10 @@ impl ModelNames {
 
     pub(crate) fn unknown_model(&self, model: &str) -> ModelNameError {
         let has_known = self.providers.values().any(|provider| provider.is_known);
-        if has_known && model.is_empty() {
-            return ModelNameError::Unnamed;
+        if model.is_empty() {
+            return ModelNameError::Unnamed {
+                remedy: self.write_remedy("Providers are"),
+            };
         }
         if has_known {
             return ModelNameError::Model {
@@ -381,11 +383,21 @@ impl ModelNames {
 }
 
 /// The settings that serve a model, for a proxy without any.
+///
+/// SECURITY: a provider that stands alone in the settings gets all names, and so the keys of all clients. The lines name
+/// the two known providers, too, so that their keys still go to them.
 fn write_first_settings(model: &str) -> String {
+    let known = write_known_sections();
+    // What stands before a slash would be taken for one of the two.
+    let own = match model.contains('/') {
+        true => format!("\n[models.{model:?}]\nprovider = \"mine\""),
+        false => String::new(),
+    };
     format!(
-        "Without settings, this proxy passes on the names of Anthropic's and OpenAI's models only. To serve another, write \
-         these lines into a file, with the address of its provider, and start with `plimsoll --config FILE`:\n\
-         [providers.mine]\nbase_url = \"https://HOST/v1\"\nauth = \"client\"\nmodels = [{model:?}]"
+        "Without settings, this proxy serves the models of Anthropic and OpenAI only. To serve another, write these lines \
+         into a file, with the address of its provider, and start with `plimsoll --config FILE`. A provider that stands there \
+         alone gets every model name, with the client's own key.\n\
+         [providers.mine]\nbase_url = \"https://HOST/v1\"\nauth = \"client\"\nmodels = [{model:?}]\n{known}{own}"
     )
 }
 

@@ -48,7 +48,7 @@ fn credentials_without_tls_go_through_a_proxy_of_the_settings_only() {
     let found = all.find_route(&Url::parse(address).unwrap(), true, &set);
     assert_eq!(
         found.describe(),
-        "through http://***@own.example (its setting proxy)"
+        "through http://***@own.example (providers.NAME.proxy)"
     );
     let none = all.find_route(
         &Url::parse("https://a.example").unwrap(),

@@ -94,6 +94,17 @@ pub(super) fn make_known_providers() -> BTreeMap<String, ProviderConfig> {
         .collect()
 }
 
+/// The sections of the settings that say of the two what holds without any.
+pub(in crate::config) fn write_known_sections() -> String {
+    let write = |it: &KnownProvider| {
+        format!(
+            "[providers.{}]\nbase_url = {:?}\nauth = \"client\"\nmodels = {:?}",
+            it.name, it.base_url, it.models
+        )
+    };
+    KNOWN.each_ref().map(write).join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::make_known_providers;

@@ -8,8 +8,11 @@ use crate::format::tests::toy;
 use crate::{
     conversation::{Api, Format},
     format::{
-        AnswerEvent, AnswerEvents, SentEvents, answer::usage::Usage, chat,
-        errors::error_body::ErrorBody, messages, responses,
+        AnswerEvent, AnswerEvents, SentEvents,
+        answer::{event_hold::DONE, usage::Usage},
+        chat,
+        errors::error_body::ErrorBody,
+        messages, responses,
     },
     json::scan::MalformedJson,
     wire::sse::SseMessage,
@@ -67,9 +70,11 @@ impl Format {
             else Chat => false)
     }
 
-    /// Whether an event has nothing of the answer's content yet, so that an error may still follow in place of it.
+    /// Whether an event has nothing of the answer's content yet, so that an error may still follow in place of it. `[DONE]`
+    /// has none: a stream of it alone is no answer.
     pub fn is_beginning(self, message: &SseMessage) -> bool {
         self.is_keepalive(message)
+            || message.data == DONE
             || by_format!(self,
                 Messages => messages::answer::is_start(message),
                 Responses => false;

@@ -83,8 +83,8 @@ impl ParsedError {
         parsed
     }
 
-    /// The body is the event of a stream that failed.
-    pub(super) const fn is_error_event(&self) -> bool {
+    /// The body, or the data of an event, is an error.
+    pub(super) const fn is_error(&self) -> bool {
         self.error || self.named_error || (self.has_code && self.has_message && !self.choices)
     }
 

@@ -28,7 +28,8 @@ pub(super) const CODES: &[&str] = &[
     "1039",
 ];
 
-/// Sentences that mean an overflow with any status.
+/// Sentences that nothing but an overflow uses: believed at 200, 400, 413, 422, 429 and 5xx. A sentence that a rate limit or
+/// a failure may use belongs to [`VAGUE`].
 pub(super) const SURE: &[&str] = &[
     // OpenAI, Azure, DeepSeek, vLLM, OpenRouter, llama-cpp-python.
     "maximum context length is {window} tokens",
@@ -150,7 +151,7 @@ pub(super) const SURE: &[&str] = &[
     "压缩上下文",
 ];
 
-/// Sentences that mean an overflow only with a status of a bad request.
+/// Sentences that mean other things at a 429 or 5xx: believed at 200, 400, 413 and 422 only.
 pub(super) const VAGUE: &[&str] = &[
     // vLLM, once: what the prompt left for the answer.
     "max_tokens must be at least 1, got -{excess}",

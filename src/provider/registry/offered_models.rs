@@ -105,7 +105,7 @@ impl Registry {
         let known = look_up_window_by_name(&self.current_catalogue(), name);
         let known = known.map(|window| {
             let tokens = window.tokens;
-            format!(" The catalogue has it with a window of {tokens} tokens.")
+            format!("\nThe catalogue has it with a window of {tokens} tokens.")
         });
         let found = self.offer_name(name);
         found.ok_or_else(|| format!("{name}: {refused}{}", known.unwrap_or_default()))

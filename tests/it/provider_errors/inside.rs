@@ -72,6 +72,11 @@ fn shapes(format: Format, streams: bool) -> Vec<(&'static str, Vec<ProviderStep>
             ("nothing", stream_of([""])),
             ("only comments", stream_of([": wait\n\n"])),
             ("only begun", stream_of([begin(format)])),
+            ("only the end marker", stream_of(["data: [DONE]\n\n"])),
+            (
+                "begun, then the end marker",
+                stream_of([begin(format), "data: [DONE]\n\n".to_owned()]),
+            ),
             ("broken", broken("")),
             ("broken begun", broken(&begin(format))),
             ("html", html(page)),

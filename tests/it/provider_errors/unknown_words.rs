@@ -245,11 +245,11 @@ async fn an_error_event_in_unknown_words_heals_where_the_profile_reads_it() {
     }
 }
 
-/// The log tells the wording once, and nothing of the conversation.
+/// The log tells the wording once, and neither the conversation nor a key that the provider repeats.
 #[tokio::test]
 async fn the_log_has_the_wording_once() {
     let up = start_provider(|_, _| {
-        let words = "E-4711 declined: has planks of oak and a rope";
+        let words = "E-4711 declined: has planks of oak and a rope (bearer 0123456789abcdef0123)";
         Some(write_error(Format::Chat, 400, "bad", words))
     })
     .await;
@@ -272,4 +272,5 @@ async fn the_log_has_the_wording_once() {
     assert_eq!(told.len(), 1, "{log}");
     assert!(told[0].contains("e-4711 declined"), "{}", told[0]);
     assert!(!log.contains("planks of oak"), "{log}");
+    assert!(!log.contains("0123456789abcdef"), "{log}");
 }

@@ -1,4 +1,4 @@
-//! Raw tokens of images and of other media.
+//! Raw tokens of images and of all other media: PDFs, sounds, videos, files. A new kind has its rule here.
 
 use super::{Weights, round_up_tokens, sum_tokens};
 use crate::{
