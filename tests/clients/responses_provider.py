@@ -108,7 +108,8 @@ def check_items(given):
             raise Refused("compaction_trigger must be the last item.", param=f"input[{at}]")
         if before == "reasoning" and not is_made_by_model(item):
             raise Refused("Item of type 'reasoning' was provided without its required following item.")
-        thought = (item.get("id") or PLAIN).replace("fc_", "rs_", 1) if form in OUTPUTS else PLAIN
+        thought = (item.get("id") or PLAIN) if form in OUTPUTS else PLAIN
+        thought = thought.partition(".")[0].replace("fc_", "rs_", 1)
         if not thought.startswith(PLAIN) and thought not in [one.get("id") for one in given[:at]]:
             raise Refused(f"Item '{item['id']}' was provided without its required 'reasoning' item: '{thought}'.")
         before = form
@@ -172,7 +173,8 @@ def message(text, mark):
 
 def call(call_id, name, given, mark, thinks):
     """A call whose id names the reasoning that it needs, if there is some."""
-    own = {"id": f"fc_{mark}" if thinks else f"{PLAIN}{call_id}", "call_id": call_id, "name": name, "status": "completed"}
+    own_id = f"fc_{mark}.{call_id.rpartition('_')[2]}" if thinks else f"{PLAIN}{call_id}"
+    own = {"id": own_id, "call_id": call_id, "name": name, "status": "completed"}
     if isinstance(given, str):
         return {"type": "custom_tool_call", "input": given, **own}
     return {"type": "function_call", "arguments": json.dumps(given), **own}
