@@ -186,6 +186,12 @@ pub enum Failure {
         provider: String,
         format: &'static str,
     },
+    /// The client is to send the conversation as a whole.
+    #[error(
+        "`thread` is not supported here: the proxy fits conversations into the model's window, and sees them whole only \
+         without it. Send the full conversation without `thread` (providers.{provider}.threads)."
+    )]
+    ThreadRefused { provider: String },
     #[error(
         "This client key has too many requests in flight (clients.NAME.max_in_flight). Try again when one has ended."
     )]
@@ -277,6 +283,7 @@ impl Failure {
                 (S::BAD_REQUEST, "unknown_parameter")
             }
             Self::FormatNotSpoken { .. } => (S::BAD_REQUEST, "format_not_spoken"),
+            Self::ThreadRefused { .. } => (S::BAD_REQUEST, "thread_unsupported_request"),
             Self::KeyMissing
             | Self::KeyWrong
             | Self::KeyShort

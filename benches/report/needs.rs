@@ -5,8 +5,8 @@
 //! that the answer was given to; *old* is the same of words whose newest mention lies more than six
 //! messages back. Words are not content: a rise is evidence, not proof.
 //!
-//! *Cost* a step is the uncached prompt tokens and a tenth of the cached ones. Requests over the
-//! window are refused, and count in neither.
+//! *Cost* a step is the uncached prompt tokens, and the cached ones by each of the [`READ_PRICES`].
+//! Requests over the window are refused, and count in neither.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -52,6 +52,9 @@ const READS: &[(&str, u32)] = &[
     ("coding-openhands-ponyc-a", 1_000_000),
 ];
 const JOINED_CHARS: usize = 60_000;
+/// What a token costs that the cache holds, as a part of one that it does not: until summer 2026, and since then at OpenAI
+/// (from GPT-6.1 on) and for Opus and Sonnet 5.5, and for Fable 5.1 and later.
+const READ_PRICES: [f64; 3] = [0.1, 0.05, 0.025];
 /// Messages since the newest mention, from which on a need is an old one.
 const OLD: usize = 6;
 
@@ -60,7 +63,7 @@ pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
         out,
         "\nneeds: each session grown request by request; tokens by o200k; shares of the rare words of \
          each answer that\nstood earlier and stand in its request; cost a step: uncached prompt tokens and \
-         a tenth of the cached ones\n"
+         the cached ones at {READ_PRICES:?}\n"
     )?;
     let counter = TokenCounter::o200k();
     let mut cases: Vec<Case> = CASES.iter().filter_map(Case::recorded).collect();
@@ -96,7 +99,7 @@ fn section(
     }
     writeln!(
         out,
-        "{:<42} {:>6} {:>6} {:>7} {:>9} {:>8} {:>8}",
+        "{:<42} {:>6} {:>6} {:>7} {:>29} {:>8} {:>8}",
         "", "needs", "old", "cached", "cost", "refused", "filled"
     )?;
     let mut totals = vec![Vec::new(); policies.len()];
@@ -133,6 +136,8 @@ enum Cutter {
     Guard(Keep),
     /// The guard with this limit of a result, in characters.
     Limit(usize),
+    /// The guard with cuts down to this percentage of the room.
+    Depth(u32),
     /// A client that drops its oldest messages, down to the second share of the window where they
     /// are over the first, and knows exact counts.
     Client(f64, f64),
@@ -143,6 +148,10 @@ const POLICIES: &[Cutter] = &[
     Cutter::Guard(Keep::Balanced),
     Cutter::Guard(Keep::Saver),
     Cutter::Guard(Keep::Most),
+    Cutter::Depth(45),
+    Cutter::Depth(60),
+    Cutter::Depth(80),
+    Cutter::Depth(90),
     Cutter::Client(0.9, 0.5),
     Cutter::Client(0.97, 0.97),
     Cutter::Nobody,
@@ -153,6 +162,10 @@ impl Cutter {
         match self {
             Self::Guard(Keep::Balanced) => "  Plimsoll",
             Self::Limit(..) => "  Plimsoll, max_tool_result_chars = 50000",
+            Self::Depth(45) => "  Plimsoll, low_water = 0.45",
+            Self::Depth(60) => "  Plimsoll, low_water = 0.6",
+            Self::Depth(80) => "  Plimsoll, low_water = 0.8",
+            Self::Depth(_) => "  Plimsoll, low_water = 0.9",
             Self::Guard(Keep::Saver) => "  Plimsoll, keep = \"saver\"",
             Self::Guard(Keep::Most) => "  Plimsoll, keep = \"most\"",
             Self::Client(high, low) if high > low => "  client, 90 % to 50 % of the window",
@@ -245,17 +258,14 @@ impl Case {
             measure.old.add(old, &seen);
         };
         match cutter {
-            Cutter::Guard(_) | Cutter::Limit(_) => {
-                let (keep, limit) = match cutter {
-                    Cutter::Guard(keep) => (keep, None),
-                    Cutter::Limit(chars) => (Keep::Balanced, Some(chars)),
-                    _ => (Keep::Balanced, None),
-                };
-                let settings = GuardConfig {
-                    keep,
-                    max_tool_result_chars: limit,
-                    ..GuardConfig::default()
-                };
+            Cutter::Guard(_) | Cutter::Limit(_) | Cutter::Depth(_) => {
+                let mut settings = GuardConfig::default();
+                match cutter {
+                    Cutter::Guard(keep) => settings.keep = keep,
+                    Cutter::Limit(chars) => settings.max_tool_result_chars = Some(chars),
+                    Cutter::Depth(percent) => settings.low_water = Some(f64::from(percent) / 100.0),
+                    _ => {}
+                }
                 let drive = GuardedSession {
                     policy: make_policy(&profile::PROFILES[0], self.window, &settings),
                     meter: TokenMeter::Foreign(counter),
@@ -388,7 +398,8 @@ impl Measure {
             needs: self.all.share(),
             old: self.old.share(),
             cached: self.cached as f64 / self.prompt.max(1) as f64,
-            cost: (self.prompt as f64 - 0.9 * self.cached as f64) / steps,
+            costs: READ_PRICES
+                .map(|price| (self.prompt as f64 - (1.0 - price) * self.cached as f64) / steps),
             refused: self.refused as f64,
             filled: self.prompt as f64 / sent / f64::from(window),
         }
@@ -401,7 +412,8 @@ struct Shares {
     needs: f64,
     old: f64,
     cached: f64,
-    cost: f64,
+    /// At each of the [`READ_PRICES`].
+    costs: [f64; 3],
     /// Requests; in a mean, of all sessions.
     refused: f64,
     filled: f64,
@@ -415,17 +427,22 @@ impl Shares {
             needs: mean(|row| row.needs),
             old: mean(|row| row.old),
             cached: mean(|row| row.cached),
-            cost: mean(|row| row.cost),
+            costs: [
+                mean(|row| row.costs[0]),
+                mean(|row| row.costs[1]),
+                mean(|row| row.costs[2]),
+            ],
             refused: rows.iter().map(|row| row.refused).sum(),
             filled: mean(|row| row.filled),
         }
     }
 
     fn write(&self, out: &mut impl Write, name: &str) -> io::Result<()> {
+        let [tenth, twentieth, fortieth] = self.costs;
         writeln!(
             out,
-            "{name:<42} {:>6.3} {:>6.3} {:>7.3} {:>9.0} {:>8} {:>8.2}",
-            self.needs, self.old, self.cached, self.cost, self.refused, self.filled
+            "{name:<42} {:>6.3} {:>6.3} {:>7.3} {tenth:>9.0} {twentieth:>9.0} {fortieth:>9.0} {:>8} {:>8.2}",
+            self.needs, self.old, self.cached, self.refused, self.filled
         )
     }
 }

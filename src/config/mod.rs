@@ -45,7 +45,9 @@ pub use loading::{
 };
 pub use model::{Deployment, ModelConfig};
 pub use outgoing::{Outgoing, ProxySetting, Route};
-pub use provider::{Auth, CacheMarkers, PROXY_HEADER_PREFIX, PROXY_KEY, ProviderConfig, SIMULATED};
+pub use provider::{
+    Auth, CacheMarkers, PROXY_HEADER_PREFIX, PROXY_KEY, ProviderConfig, SIMULATED, Threads,
+};
 pub use recovery::{AddTools, Language, RecoveryConfig};
 pub use responses::{ClientCompaction, ResponsesConfig, ResponsesWebsocket};
 pub use retry::{CatalogueConfig, RetryConfig};

@@ -74,7 +74,7 @@ pub use self::{
         UsageCountKind, UsageReport,
         by_format::{AnswerReader, ParsedAnswer},
         input_changes::InputChanges,
-        response_summary::{ResponseSummarizer, ResponseSummary},
+        response_summary::{ResponseSummarizer, ResponseSummary, digest_id},
         usage,
     },
     answer_rewriter::{AnswerRewriter, EventAction, RewrittenAnswer, StreamEvent},

@@ -77,6 +77,7 @@ pub(super) async fn upgrade_connection(
         );
         UpstreamError::Unreachable {
             cause: String::new(),
+            connected: true,
             provider: provider.name.to_string(),
         }
     })?;

@@ -28,6 +28,8 @@ pub enum Payload {
     Empty,
     /// Sent with its exact length.
     Whole(Rope),
+    /// The same, and never twice.
+    Once(Rope),
     /// Sent as it comes, and so never twice.
     Stream(Upload),
 }
@@ -40,6 +42,8 @@ pub enum UpstreamError {
         provider: String,
         /// `: ` with address and cause, or nothing.
         cause: String,
+        /// There was a connection, so that the request may have arrived.
+        connected: bool,
     },
     #[error("{provider} did not answer in time")]
     Timeout {
@@ -58,6 +62,15 @@ pub enum UpstreamError {
 }
 
 impl UpstreamError {
+    /// Whether the provider may have the request.
+    pub fn may_have_arrived(&self) -> bool {
+        match self {
+            Self::Unreachable { connected, .. } => *connected,
+            Self::Timeout { wait, .. } => *wait != TimeoutStage::Connect,
+            error => !matches!(error, Self::NoModel { .. }),
+        }
+    }
+
     /// The name in traces.
     pub const fn as_str(&self) -> &'static str {
         match self {
@@ -76,7 +89,9 @@ impl From<UpstreamError> for Failure {
         use UpstreamError as Error;
         let what = "it does not speak HTTP";
         match error {
-            Error::Unreachable { provider, cause } => Self::ProviderUnreachable { provider, cause },
+            Error::Unreachable {
+                provider, cause, ..
+            } => Self::ProviderUnreachable { provider, cause },
             Error::Timeout {
                 provider,
                 wait,

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::{ASSUMED_WINDOW, ModelNameError, Registry, Target, WindowSource};
 use crate::{
-    config::{Auth, CacheMarkers, Config, Deployment, ModelConfig, ProviderConfig, ProxySetting},
+    config::{
+        Auth, CacheMarkers, Config, Deployment, ModelConfig, ProviderConfig, ProxySetting, Threads,
+    },
     guard::profile,
 };
 
@@ -15,6 +17,7 @@ pub(super) fn provider(base_url: &str, models: &[&str]) -> ProviderConfig {
         auth: Auth::None,
         formats: crate::conversation::FORMATS.to_vec(),
         cache_markers: CacheMarkers::Off,
+        threads: Threads::Pass,
         key_header: None,
         headers: http::HeaderMap::new(),
         query: None,

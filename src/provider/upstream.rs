@@ -259,7 +259,7 @@ impl Provider {
 async fn simulate_answer(outgoing: OutgoingRequest) -> Result<Response<Body>, UpstreamError> {
     let body = match outgoing.body {
         Payload::Empty => Bytes::new(),
-        Payload::Whole(rope) => rope.to_bytes(),
+        Payload::Whole(rope) | Payload::Once(rope) => rope.to_bytes(),
         Payload::Stream(upload) => Limited::new(upload, MAX_SIMULATED_BODY)
             .collect()
             .await
@@ -272,6 +272,7 @@ async fn simulate_answer(outgoing: OutgoingRequest) -> Result<Response<Body>, Up
     let mut request = request.body(body).map_err(|_| UpstreamError::Unreachable {
         provider,
         cause: String::new(),
+        connected: false,
     })?;
     *request.headers_mut() = outgoing.headers;
     Ok(simulated::answer_request(request).await)

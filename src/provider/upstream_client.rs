@@ -123,7 +123,7 @@ impl UpstreamClient {
         let again = match &outgoing.body {
             Payload::Empty => head.try_clone().zip(Some(Payload::Empty)),
             Payload::Whole(rope) => head.try_clone().zip(Some(Payload::Whole(rope.clone()))),
-            Payload::Stream(_) => None,
+            Payload::Once(_) | Payload::Stream(_) => None,
         };
         let mut sent = self.attempt_request(client, head, outgoing.body).await;
         if let Err(failed) = &sent
@@ -166,10 +166,11 @@ impl UpstreamClient {
         let provider = provider.to_owned();
         match build_address(&self.base_url, &path, outgoing.model.as_deref()) {
             None => Err(UpstreamError::NoModel { provider }),
-            Some(address) => {
-                let cause = String::new();
-                Url::parse(&address).map_err(|_| UpstreamError::Unreachable { provider, cause })
-            }
+            Some(address) => Url::parse(&address).map_err(|_| UpstreamError::Unreachable {
+                provider,
+                cause: String::new(),
+                connected: false,
+            }),
         }
     }
 
@@ -218,8 +219,11 @@ impl UpstreamClient {
                 limit: self.config.connect_timeout,
             }
         } else {
-            let cause = self.describe_cause(&error);
-            UpstreamError::Unreachable { provider, cause }
+            UpstreamError::Unreachable {
+                provider,
+                cause: self.describe_cause(&error),
+                connected: !error.is_connect(),
+            }
         }
     }
 
@@ -268,7 +272,9 @@ fn make_body(body: Payload, progress: &UploadProgress) -> Option<reqwest::Body> 
     let progress = progress.clone();
     Some(match body {
         Payload::Empty => return None,
-        Payload::Whole(body) => reqwest::Body::wrap(ProgressBody { body, progress }),
+        Payload::Whole(body) | Payload::Once(body) => {
+            reqwest::Body::wrap(ProgressBody { body, progress })
+        }
         Payload::Stream(body) => reqwest::Body::wrap(ProgressBody { body, progress }),
     })
 }

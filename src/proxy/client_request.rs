@@ -81,6 +81,12 @@ pub struct FollowedConversation<'a> {
 }
 
 impl ClientRequest {
+    /// Whether it must not go out twice, nor to another provider: see [`Conversation::continues_thread`].
+    pub fn continues_thread(&self) -> bool {
+        let conversation = self.parsed.conversation.as_ref();
+        conversation.is_some_and(|it| it.continues_thread())
+    }
+
     /// `None` where there is no conversation to follow.
     pub fn followed_conversation(&self) -> Option<FollowedConversation<'_>> {
         Some(FollowedConversation {

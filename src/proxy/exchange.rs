@@ -26,7 +26,7 @@ use std::sync::Arc;
 use http::{Response, request::Parts};
 
 use super::{
-    App, ClientRequest, CompactionShape, GuardMode, SessionContext,
+    App, ClientRequest, CompactionShape, GuardMode, PlacedRequest, SessionContext,
     answer::{answer_compaction, answer_while_waiting, relay_answer},
     client_request::{ParsedRequest, parse_request},
     dispatch::{fallbacks::Fallbacks, send_with_fallbacks},
@@ -36,7 +36,7 @@ use super::{
     summary::{begin_summary_wait, wait_for_summary},
 };
 use crate::{
-    config::ClientCompaction,
+    config::{ClientCompaction, Threads},
     conversation::Format,
     error::Failure,
     http::{
@@ -114,6 +114,11 @@ pub async fn exchange_body(
     let mut fallbacks = Fallbacks::new(&request, candidates);
     let placed = fallbacks.plan_first_candidate(&request);
     let mut placed = placed.ok_or_else(|| no_such_model(&request.parsed.model))?;
+
+    if refuses_thread(&request, &placed) {
+        let provider = placed.target.provider.name.to_string();
+        return Err(Failure::ThreadRefused { provider });
+    }
 
     // A compaction is answered here, and by no provider.
     if answers_compaction(&request) {
@@ -248,6 +253,17 @@ fn join_request(
         session,
         notes: notes.clone(),
     }
+}
+
+/// Whether the provider is to hold a conversation that the guard could fit, and the settings say that it shall not.
+fn refuses_thread(request: &ClientRequest, placed: &PlacedRequest) -> bool {
+    let conversation = request.parsed.conversation.as_ref();
+    conversation.is_some_and(|it| it.is_left_to_thread())
+        && placed.target.provider.config.threads == Threads::Refuse
+        && placed
+            .planned
+            .as_ref()
+            .is_some_and(|it| it.is_open_to_changes())
 }
 
 /// Whether the client asks for its conversation to be compacted, and the proxy is to do so.

@@ -10,7 +10,7 @@ use memchr::memmem;
 use super::App;
 use crate::{
     config::{Auth, profile::read_window_betas},
-    conversation::{Format, edit::Rope},
+    conversation::Format,
     error::Failure,
     format::beta_header::{BETA_HEADER, Beta, add_beta},
     http::{
@@ -169,7 +169,7 @@ impl RequestHead {
         &self,
         trace: &Trace,
         target: &Target,
-        body: Rope,
+        body: Payload,
         betas: &[Beta],
     ) -> Result<Response<Body>, UpstreamError> {
         let mut headers = self.headers.clone();
@@ -178,7 +178,7 @@ impl RequestHead {
             method: Method::POST,
             path: self.path.clone(),
             headers,
-            body: Payload::Whole(body),
+            body,
             model: Some(target.model.clone()),
         };
         send_traced(trace, &target.provider, Some(Operation::Chat), outgoing).await

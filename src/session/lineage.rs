@@ -9,6 +9,9 @@
 //! keys: of an answer alone, and of it and the answer before it. They hold neither the first message nor anything between,
 //! and what they find is compared before it is taken ([`crate::session::edited_history`]).
 //!
+//! Where the provider holds the history, a request names the answer from which it goes on (`previous_message_id` of a thread,
+//! `previous_response_id`). The state is found by a key of that id alone, and its places are of no use here.
+//!
 //! This module reads digests of the index, never text. No I/O here.
 //!
 //! | key | digest of | for clients that |
@@ -27,8 +30,9 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::{
     conversation::{Author, Conversation, Format, answer_digest},
+    format::digest_id,
     session::edited_history::{Element, sketch_request},
-    store::{LooseKeys, StateKey, StateKeys, Tenant},
+    store::{LOOSE_OPENING, LooseKeys, StateKey, StateKeys, Tenant},
 };
 
 /// Newest answers that are probed.
@@ -63,6 +67,8 @@ pub struct Lineage {
     seed: u128,
     /// The newest answer; 0 without one.
     last_answer: u128,
+    /// The next request may go on from the answer's id alone.
+    is_held: bool,
     /// Newest first.
     pub(super) loose: Vec<LooseProbe>,
     /// Messages up to the last answer of this request, or the first message: a session that begins with this request may
@@ -85,7 +91,10 @@ pub(super) struct LooseProbe {
 impl Lineage {
     pub fn from_conversation(conversation: &Conversation, tenant: &Tenant) -> Self {
         let seed = seed_chain(conversation.format, tenant);
-        let (mut whole, mut last_answer, mut shared) = (seed, 0, 1);
+        let previous = conversation.find_previous_answer();
+        let previous = previous.map(|id| id_key(seed, digest_id(id.as_bytes())));
+        let start = previous.map_or(seed, |key| link_digest(seed, xxh3_128(key.as_bytes())));
+        let (mut whole, mut last_answer, mut shared) = (start, 0, 1);
         let (mut settled, mut opening, mut messages) = (None, 0, 0_u32);
         let (mut user_seen, mut after_answer) = (false, false);
         let mut boundaries = Vec::new();
@@ -121,7 +130,12 @@ impl Lineage {
                 settled = Some(whole);
             }
         }
-        let (probes, answers) = collect_probes(&boundaries);
+        let (mut probes, mut answers) = collect_probes(&boundaries);
+        if let Some(key) = previous {
+            // The messages before it are not here, so that all of its chain are kept under one opening.
+            (opening, probes, answers) = (LOOSE_OPENING, vec![key], vec![0]);
+            boundaries.clear();
+        }
         let newest = boundaries.iter().rev().take(MAX_LOOSE);
         let loose = newest.filter(|boundary| boundary.answer != answer_digest(0, &[]));
         let loose = loose.map(|boundary| LooseProbe {
@@ -141,6 +155,7 @@ impl Lineage {
             messages,
             seed,
             last_answer,
+            is_held: previous.is_some() || !conversation.sends_history(),
             loose: loose.collect(),
             shared,
             sketch: sketch_request(conversation),
@@ -161,10 +176,17 @@ impl Lineage {
         })
     }
 
-    /// Loose keys of the new state; `None` where its answer is empty, as many are.
-    pub(super) fn loose_keys(&self, answer: u128) -> Option<LooseKeys> {
+    /// Loose keys of the new state; `None` where its answer is empty, as many are. Where the next request may have nothing
+    /// but the answer's `id`, the second key is made of it.
+    pub(super) fn loose_keys(&self, answer: u128, id: Option<u128>) -> Option<LooseKeys> {
         let has_content = answer != answer_digest(0, &[]);
-        has_content.then(|| loose_keys(self.seed, self.last_answer, answer))
+        let id = id.filter(|_| self.is_held);
+        let id = id.map(|id| id_key(self.seed, id));
+        let keys = has_content.then(|| loose_keys(self.seed, self.last_answer, answer));
+        match (keys, id) {
+            (Some([alone, _]), Some(id)) => Some([alone, id]),
+            (keys, id) => keys.or(id.map(|id| [id; 2])),
+        }
     }
 
     /// Whether a state may be stored.
@@ -248,6 +270,10 @@ fn loose_keys(seed: u128, before: u128, answer: u128) -> LooseKeys {
             [alone, hash_key(6, &pair)]
         }
     }
+}
+
+fn id_key(seed: u128, id: u128) -> StateKey {
+    hash_key(7, &join_digests(seed, id))
 }
 
 fn link_digest(before: u128, digest: u128) -> u128 {

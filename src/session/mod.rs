@@ -247,11 +247,13 @@ impl Sessions {
     /// Returns whether the next request will find the state. Failures are logged here. Auxiliary requests, and those
     /// that continue a state of a newer release, store nothing, which is no failure.
     ///
-    /// CANCEL: a dropped call leaves all of the new state in the store, or nothing of it.
+    /// `id`: the digest of the answer's id. CANCEL: a dropped call leaves all of the new state in the store, or nothing of
+    /// it.
     pub async fn save_state(
         &self,
         lineage: &Lineage,
         answer: u128,
+        id: Option<u128>,
         state: &SessionState,
         within: Duration,
     ) -> bool {
@@ -268,7 +270,7 @@ impl Sessions {
                 state: self.encode_state(&lineage.tenant, state)?,
             };
             let saved = async {
-                match lineage.loose_keys(answer) {
+                match lineage.loose_keys(answer, id) {
                     Some(loose) => self.store.save_with_loose_keys(record, loose).await,
                     None => self.store.save_state(record).await,
                 }

@@ -59,7 +59,9 @@ async fn save(
     answer: &Value,
 ) -> bool {
     let (lineage, digest) = (&inherited.lineage, answer_digest(answer));
-    sessions.save_state(lineage, digest, state, WITHIN).await
+    sessions
+        .save_state(lineage, digest, None, state, WITHIN)
+        .await
 }
 
 /// One request of client `a` and its answer, from lookup to storing: the state of its generation.

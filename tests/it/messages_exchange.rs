@@ -6,6 +6,7 @@ mod markers;
 mod plain;
 mod recovery;
 mod sessions;
+mod threads;
 
 use plimsoll::guard::profile::find_profile;
 use serde_json::{Value, json};

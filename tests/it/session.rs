@@ -51,7 +51,7 @@ async fn check(name: &str, messages: &[Value]) {
         let within = Duration::from_secs(5);
         assert!(
             sessions
-                .save_state(&inherited.lineage, answer, &state, within)
+                .save_state(&inherited.lineage, answer, None, &state, within)
                 .await
         );
     }

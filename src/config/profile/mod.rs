@@ -126,8 +126,8 @@ pub struct Profile {
     pub counts_missed_only: bool,
     /// Seconds that the provider's prompt cache lives after a request, at most; `None` where nothing is documented.
     pub cache_life_s: Option<u32>,
-    /// The same where a marker of the request asks for an hour.
-    pub marked_cache_life_s: Option<u32>,
+    /// The same where the request asks for it, by the `ttl` of a cache marker or of `prompt_cache_options`.
+    pub asked_cache_lives: &'static [(&'static str, u32)],
     /// Whether its API has Anthropic's Messages beside chat completions, or may have them.
     pub speaks_messages: bool,
     /// The largest tool message, in bytes of its JSON.
@@ -137,6 +137,11 @@ pub struct Profile {
 
 const MINUTE: u32 = 60;
 const HOUR: u32 = 60 * MINUTE;
+
+/// The `ttl` of Anthropic's markers; without one, 5 minutes.
+const MARKED_LIVES: &[(&str, u32)] = &[("1h", HOUR)];
+/// That of OpenAI's `prompt_cache_options` (the longer one since November 2026).
+const OPTION_LIVES: &[(&str, u32)] = &[("30m", 30 * MINUTE), ("12h", 12 * HOUR)];
 
 const OPEN: Profile = Profile {
     name: "openai",
@@ -164,7 +169,7 @@ const OPEN: Profile = Profile {
     counts_missed_only: false,
     // `prompt_cache_retention` is "24h" by default since May 2026.
     cache_life_s: Some(24 * HOUR),
-    marked_cache_life_s: None,
+    asked_cache_lives: &[],
     speaks_messages: false,
     tool_message_bytes: None,
     images: ImageRule::Tiles,
@@ -202,11 +207,13 @@ pub const PROFILES: &[Profile] = &[
     Profile {
         tools_entry: Some(Format::Responses),
         names_completion_cap: true,
+        asked_cache_lives: OPTION_LIVES,
         ..OPEN
     },
     Profile {
         name: "azure",
         names_completion_cap: true,
+        asked_cache_lives: OPTION_LIVES,
         ..OPEN
     },
     Profile {
@@ -243,7 +250,7 @@ pub const PROFILES: &[Profile] = &[
         tools_entry: Some(Format::Messages),
         answer_room: AnswerRoom::Shared,
         cache_life_s: Some(5 * MINUTE),
-        marked_cache_life_s: Some(HOUR),
+        asked_cache_lives: MARKED_LIVES,
         speaks_messages: true,
         images: ImageRule::Area,
         ..STRICT_VENDOR
@@ -252,7 +259,7 @@ pub const PROFILES: &[Profile] = &[
     Profile {
         name: "bedrock",
         cache_life_s: Some(5 * MINUTE),
-        marked_cache_life_s: Some(HOUR),
+        asked_cache_lives: MARKED_LIVES,
         speaks_messages: true,
         ..STRICT_VENDOR
     },

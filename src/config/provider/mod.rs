@@ -46,6 +46,7 @@ settings! {
         /// The wire formats that it speaks.
         pub formats: Vec<Format> = read_formats(s, profile, base_url.as_deref());
         pub cache_markers: CacheMarkers = s.read_plain("cache_markers", CacheMarkers::Off);
+        pub threads: Threads = s.read_plain("threads", Threads::Pass);
         /// The header that carries the key alone; unset: `Authorization`, with `Bearer`, and `x-api-key` for
         /// Messages where the profile is Anthropic's.
         pub key_header: Option<HeaderName> = read_key_header(s);
@@ -94,6 +95,16 @@ pub enum CacheMarkers {
     Off,
     /// In formats that have them.
     Auto,
+}
+
+/// What becomes of Messages whose conversation the provider is to hold (`thread`), where they could be guarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Threads {
+    /// The guard stands back.
+    Pass,
+    /// They are refused as requests that no thread can take: the client sends the conversation without.
+    Refuse,
 }
 
 /// The configured providers and the built-in one; where none is configured and `takes_known`, also those that everyone

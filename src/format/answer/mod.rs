@@ -20,6 +20,8 @@ use crate::{
 /// One part of a chunk or of a whole answer. Spans lie in its JSON.
 #[derive(Clone, Debug)]
 pub enum AnswerEvent {
+    /// The answer's own id, where clients may go on from it.
+    Id(JsonString),
     /// Text of the first choice.
     Text(JsonString),
     /// Reasoning of the first choice.

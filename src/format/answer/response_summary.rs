@@ -2,6 +2,8 @@
 //!
 //! It keeps digests and numbers, never text, and cannot fail.
 
+use xxhash_rust::xxh3::xxh3_128;
+
 use crate::{
     conversation::CallDigester,
     format::{
@@ -17,6 +19,8 @@ const MAX_CALLS: usize = 1_024;
 /// What one answer contains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResponseSummary {
+    /// The digest of the answer's id ([`digest_id`]), where clients may go on from it.
+    pub id: Option<u128>,
     pub usage: Option<Usage>,
     /// The digest of the first choice's text.
     pub text: u128,
@@ -50,6 +54,11 @@ impl ResponseSummary {
     }
 }
 
+/// The digest of an answer's id.
+pub fn digest_id(id: &[u8]) -> u128 {
+    xxh3_128(id)
+}
+
 /// Builds the summary of what the client gets.
 #[derive(Default)]
 pub struct ResponseSummarizer {
@@ -64,6 +73,11 @@ impl ResponseSummarizer {
     pub fn add_events(&mut self, json: &[u8], events: &[AnswerEvent]) {
         for event in events {
             match event {
+                AnswerEvent::Id(id) => {
+                    // Of several answers, the client knows the first one's.
+                    let known = &mut self.summary.id;
+                    known.get_or_insert_with(|| digest_id(id.raw_bytes(json)));
+                }
                 AnswerEvent::Text(text) => self.add_text(text.raw_bytes(json)),
                 AnswerEvent::Call(call) => self.add_call(json, call),
                 AnswerEvent::InputChanges(changes) => self.summary.input_changes = changes.clone(),

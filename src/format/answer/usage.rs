@@ -174,6 +174,16 @@ mod tests {
             r#"{"prompt_tokens":3,"prompt_tokens_details":null,"prompt_cache_hit_tokens":2}"#,
             Some((3, None, Some(2))),
         );
+        let written = r#""cache_write_tokens":7,"cache_write_tokens_details":{"ttl_30m_tokens":3,"ttl_12h_tokens":4}"#;
+        for details in ["prompt_tokens_details", "input_tokens_details"] {
+            let json =
+                format!(r#"{{"prompt_tokens":30,"{details}":{{"cached_tokens":2,{written}}}}}"#);
+            check(&json, Some((30, None, Some(2))));
+            check(
+                &format!(r#"{{"prompt_tokens":30,{written}}}"#),
+                Some((30, None, None)),
+            );
+        }
         check(
             r#"{"prompt_tokens":3,"num_cached_tokens":1}"#,
             Some((3, None, Some(1))),

@@ -13,6 +13,22 @@ pub(in crate::format) const TOOL_LISTS: &[&str] = &["tools"];
 /// Servers whose tools the provider calls.
 pub(in crate::format) const TOOL_SERVERS: &str = "mcp_servers";
 
+/// By which the provider holds the history for some minutes (beta `message-threads-2026-08-12`).
+pub(in crate::format) const THREAD: &str = "thread";
+
+/// Whether the next request will have the history; that of a thread has the new messages only.
+pub(in crate::format) fn sends_history(conversation: &Conversation) -> bool {
+    !conversation.asks_for(THREAD)
+}
+
+/// The answer with which the request continues its thread.
+pub(in crate::format) fn find_previous_answer(conversation: &Conversation) -> Option<String> {
+    let thread = parse_field(conversation, THREAD);
+    let continues = thread["type"] == "continue";
+    let id = thread["previous_message_id"].as_str();
+    id.filter(|_| continues).map(str::to_owned)
+}
+
 pub(in crate::format) fn thinking_budget(conversation: &Conversation) -> Option<u64> {
     let budget = parse_field(conversation, "thinking")["budget_tokens"].as_f64();
     budget
@@ -31,9 +47,9 @@ pub(in crate::format) fn managed_by_provider(conversation: &Conversation) -> Opt
     if edits.any(fits_window) {
         return Some("context_management");
     }
-    if conversation.asks_for("thread") {
+    if conversation.asks_for(THREAD) {
         // Its history is the provider's.
-        return Some("thread");
+        return Some(THREAD);
     }
     // Behind other messages, a summary stands for them, and the provider leaves them out.
     let listed = conversation.items.iter();

@@ -11,20 +11,20 @@ use crate::{
     json::scan::{JsonKind, Span},
 };
 
-/// Top-level members with markers: of tools, and of the whole request.
-const MARKED_FIELDS: [&str; 2] = ["tools", MARKER_KEY];
+/// Top-level members with a `ttl`: markers of tools and of the whole request, and OpenAI's options.
+const MARKED_FIELDS: [&str; 3] = ["tools", MARKER_KEY, "prompt_cache_options"];
 
 impl Conversation {
-    /// Whether a cache marker says `"ttl": "1h"`.
-    pub fn asks_for_hour_of_cache(&self) -> bool {
-        let says_hour = |span: Span| says_hour(self.span_bytes(span));
+    /// Whether the `ttl` of a cache marker, or of the options for the whole request, is this one.
+    pub fn asks_for_cache_of(&self, ttl: &str) -> bool {
+        let says_ttl = |span: Span| says_ttl(self.span_bytes(span), ttl);
         let mut blocks = self.blocks.iter().filter(|block| block.marked);
         let mut fields = MARKED_FIELDS
             .iter()
             .filter_map(|name| self.find_field(name));
-        blocks.any(|block| says_hour(block.span))
-            || fields.any(|field| says_hour(field.value))
-            || self.result_frames().any(says_hour)
+        blocks.any(|block| says_ttl(block.span))
+            || fields.any(|field| says_ttl(field.value))
+            || self.result_frames().any(says_ttl)
     }
 
     /// The request as it is sent, `body`, with cache markers; `None` where the format has none, the client's request
@@ -69,11 +69,13 @@ impl Conversation {
 }
 
 /// Whether JSON has such a member. In a text of its own, the quotes have escapes.
-fn says_hour(json: &[u8]) -> bool {
+fn says_ttl(json: &[u8], ttl: &str) -> bool {
     memmem::find_iter(json, br#""ttl""#).any(|at| {
         let value = json[at + br#""ttl""#.len()..].trim_ascii_start();
         let value = value.strip_prefix(b":").unwrap_or_default();
-        value.trim_ascii_start().starts_with(br#""1h""#)
+        let value = value.trim_ascii_start().strip_prefix(b"\"");
+        let rest = value.and_then(|value| value.strip_prefix(ttl.as_bytes()));
+        rest.is_some_and(|rest| rest.starts_with(b"\""))
     })
 }
 
@@ -88,7 +90,7 @@ mod tests {
 
     fn asks(format: Format, members: &str) -> bool {
         let body = Bytes::from(format!("{{{members}}}"));
-        format.index_body(body).unwrap().asks_for_hour_of_cache()
+        format.index_body(body).unwrap().asks_for_cache_of("1h")
     }
 
     #[test]
@@ -106,6 +108,39 @@ mod tests {
         let text = r#""text":"{\"ttl\":\"1h\"}""#;
         assert!(!asks(&format!(r#"{{"type":"text",{text},{SHORT}}}"#)));
         assert!(!asks(r#"{"type":"text","text":"x"}"#));
+    }
+
+    #[test]
+    fn the_options_of_the_request_may_say_how_long_its_cache_lives() {
+        let lists = [
+            (
+                Format::Chat,
+                r#""messages":[{"role":"user","content":"\"ttl\":\"12h\""}]"#,
+            ),
+            (Format::Responses, r#""input":"u","metadata":{"ttl":"12h"}"#),
+        ];
+        for (format, list) in lists {
+            let asked = |options: &str| {
+                let body = format!(r#"{{{list},"prompt_cache_options":{options}}}"#);
+                let found = format.index_body(Bytes::from(body)).unwrap();
+                ["30m", "12h"].map(|ttl| found.asks_for_cache_of(ttl))
+            };
+            assert_eq!(asked(r#"{"mode":"explicit","ttl":"12h"}"#), [false, true]);
+            assert_eq!(
+                asked(r#"{ "ttl" : "30m" , "prewarm":false}"#),
+                [true, false]
+            );
+            for other in [
+                "null",
+                "{}",
+                r#"{"ttl":null}"#,
+                r#"{"ttl":"12hours"}"#,
+                r#"{"ttl":["12h"]}"#,
+                "7",
+            ] {
+                assert_eq!(asked(other), [false; 2], "{other}");
+            }
+        }
     }
 
     #[test]

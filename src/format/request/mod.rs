@@ -318,12 +318,42 @@ impl Conversation {
         in_format!(self.format, request::may_call_tools(self))
     }
 
-    /// Whether the next request will have the history, with what the proxy puts into it. Responses may leave it to the
-    /// provider, which has no rounds of the proxy.
+    /// Whether the next request will have the history, with what the proxy puts into it. Responses and threads of Messages
+    /// may leave it to the provider, which has no rounds of the proxy.
     pub fn sends_history(&self) -> bool {
         by_format!(self.format,
+            Messages => messages::request::sends_history(self),
             Responses => responses::request::sends_history(self);
-            else Chat | Messages => true)
+            else Chat => true)
+    }
+
+    /// The id of the answer from which the request goes on, where the provider has what stands before it.
+    pub fn find_previous_answer(&self) -> Option<String> {
+        by_format!(self.format,
+            Messages => messages::request::find_previous_answer(self),
+            Responses => responses::request::find_previous_answer(self);
+            else Chat => None)
+    }
+
+    /// Whether the provider has messages before those of the request, and counts them as its prompt.
+    pub fn lacks_history(&self) -> bool {
+        by_format!(self.format,
+            Messages => self.find_previous_answer().is_some(),
+            Responses => responses::request::held_by_provider(self).is_some();
+            else Chat => false)
+    }
+
+    /// Whether nothing but a thread of Messages, which is to hold the conversation, keeps the guard from it.
+    pub fn is_left_to_thread(&self) -> bool {
+        by_format!(self.format,
+            Messages => self.managed_by_provider() == Some(messages::request::THREAD);
+            else Chat | Responses => false)
+    }
+
+    /// Whether the request continues a thread. Each answer of one can be continued once, and nobody else has it: the
+    /// request must not go out twice, nor to another provider.
+    pub fn continues_thread(&self) -> bool {
+        by_format!(self.format, Messages => self.lacks_history(); else Chat | Responses => false)
     }
 
     /// The client's tools, to which proxy-executed ones are added. `None` if the request has no tools, or a list

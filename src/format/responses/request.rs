@@ -1,5 +1,7 @@
 //! The fields of a Responses request beside its items.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use crate::{
@@ -13,8 +15,18 @@ pub(in crate::format) const CAPS: &[&str] = &["max_output_tokens"];
 
 pub(in crate::format) const TOOL_LISTS: &[&str] = &["tools"];
 
-/// Members by which the provider holds the history.
-const HELD_BY_PROVIDER: [&str; 2] = ["previous_response_id", "conversation"];
+const PREVIOUS: &str = "previous_response_id";
+
+/// The member by which the provider holds the history.
+pub(in crate::format) fn held_by_provider(conversation: &Conversation) -> Option<&'static str> {
+    let mut held = [PREVIOUS, "conversation"].into_iter();
+    held.find(|name| conversation.asks_for(name))
+}
+
+/// The stored answer from which the request goes on.
+pub(in crate::format) fn find_previous_answer(conversation: &Conversation) -> Option<String> {
+    conversation.text_value(PREVIOUS).map(Cow::into_owned)
+}
 
 /// Takes reasoning before the user's newest message out of the sizes, if the request says that the model reads only
 /// reasoning of the running turn (`reasoning.context`, from GPT-5.6 on).
@@ -86,9 +98,8 @@ pub(super) fn is_compaction(conversation: &Conversation, item: &Item) -> bool {
 
 /// Whether all that the model would read is in the request, and can be read by others than its provider.
 pub(in crate::format) fn has_whole_history(conversation: &Conversation) -> bool {
-    let mut held = HELD_BY_PROVIDER.into_iter();
     let mut entries = fixed_entries(conversation);
-    !held.any(|name| conversation.asks_for(name))
+    held_by_provider(conversation).is_none()
         && !has_reference(conversation)
         && !entries.any(|item| is_compaction(conversation, item))
 }
@@ -102,8 +113,7 @@ fn has_reference(conversation: &Conversation) -> bool {
 
 /// Also the type of an entry that the provider looks up itself, or that stands where it cannot.
 pub(in crate::format) fn managed_by_provider(conversation: &Conversation) -> Option<&'static str> {
-    let mut held = HELD_BY_PROVIDER.into_iter();
-    if let Some(name) = held.find(|name| conversation.asks_for(name)) {
+    if let Some(name) = held_by_provider(conversation) {
         return Some(name);
     }
     if conversation.text_value("truncation").as_deref() == Some("auto") {

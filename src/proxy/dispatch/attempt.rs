@@ -10,6 +10,8 @@
 //! - smaller, if the conversation was too long ([`super::overflow_retry`]), or if nobody knows the words of the refusal
 //!   ([`super::unknown_refusal`]).
 //!
+//! What continues a thread of Messages is never sent again: its answer can be made once.
+//!
 //! Only headers and log show it. Nothing that the proxy adds may fail a request that would have worked without it.
 
 use std::time::Instant;
@@ -29,7 +31,7 @@ use super::{
 use crate::{
     config::profile::AnswerFilling,
     format::beta_header::Beta,
-    provider::thinking_refusal::ThinkingRefusal,
+    provider::{Payload, thinking_refusal::ThinkingRefusal},
     proxy::{
         ClientRequest, PlacedRequest,
         outgoing::clean_answer_headers,
@@ -60,7 +62,9 @@ pub(in crate::proxy) async fn attempt_request(
         let (reply, refusal) = found.await?;
         let (reply, refusal) = attempt.prefer_refusal_of_filled(placed, reply, refusal);
         let Some(refusal) = refusal else { break reply };
-        if !attempt.change_request(request, placed, &refusal, fallbacks.as_deref_mut()) {
+        if request.continues_thread()
+            || !attempt.change_request(request, placed, &refusal, fallbacks.as_deref_mut())
+        {
             break overflow_answer(request.parsed.format, placed, reply, refusal);
         }
         attempt.keep_refusal(refusal, reply);
@@ -110,6 +114,10 @@ struct Attempt {
 impl Attempt {
     /// Begins with all extras that the candidate is not known to refuse.
     fn begin(request: &ClientRequest, placed: &PlacedRequest) -> Self {
+        if request.continues_thread() {
+            // If one were refused, there would be no request without it.
+            return Self::default();
+        }
         let (provider, model) = (&placed.target.provider, &placed.target.model);
         let notes = provider.find_notes(model);
         Self {
@@ -283,6 +291,10 @@ async fn send_once(
     let tools = planned.and_then(|planned| planned.tools_beta(&planned.plan));
     let betas = sent.drop_by.map(|_| Beta::Binding);
     let betas: Vec<Beta> = betas.into_iter().chain(tools).collect();
+    let body = match request.continues_thread() {
+        true => Payload::Once(body),
+        false => Payload::Whole(body),
+    };
     let begun = Instant::now();
     let answer = placed.head.send(trace, target, body, &betas).await;
     let took = begun.elapsed();

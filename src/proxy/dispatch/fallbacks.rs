@@ -14,7 +14,10 @@ use crate::{
     proxy::{
         ClientRequest, FollowedConversation, PlannedRequest,
         outgoing::{RequestHead, find_lesson_scope},
-        plan::{begin_compaction, is_same_model, note_plan, plan_request, wants_larger_model},
+        plan::{
+            begin_compaction, find_last_maker, is_same_model, note_plan, plan_request,
+            target_maker, wants_larger_model,
+        },
     },
 };
 
@@ -121,9 +124,16 @@ impl Fallbacks {
         if targets.is_empty() {
             targets = all;
         }
-        let home = targets.first().cloned();
-        let home_url = home.as_ref().map(base_url);
+        let home_url = targets.first().map(base_url);
         targets.retain(|it| !needs_client_credentials(it) || Some(base_url(it)) == home_url);
+        if request.continues_thread() {
+            // Only the provider of the answer before has the thread.
+            let last = session.and_then(|session| find_last_maker(&session.inherited));
+            let is_last = |target: &Target| Some(target_maker(target)) == last;
+            let at = targets.iter().position(is_last).unwrap_or(0);
+            targets = targets.into_iter().skip(at).take(1).collect();
+        }
+        let home = targets.first().cloned();
         let lent = targets.iter().find(|it| needs_client_credentials(it));
         Self {
             lent: lent.map(base_url),
@@ -286,6 +296,9 @@ impl Fallbacks {
 
     /// The model to use instead of cutting, unless it would get client credentials for another provider.
     fn find_larger_model(&mut self, request: &ClientRequest, target: &Target) -> Option<Target> {
+        if request.continues_thread() {
+            return None;
+        }
         let mut larger = request.app.registry.find_larger(target)?;
         look_up_window(request, &mut larger);
         if !may_take(request, &larger) {

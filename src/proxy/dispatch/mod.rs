@@ -3,6 +3,8 @@
 //! This file is their only owner. Below it, `attempt.rs` sends only changed requests again; above it, only the tool loop
 //! sends requests, which follow an answer. Retries and fallbacks end before a byte of an answer reaches the client.
 //!
+//! A request that continues a thread of Messages goes to one candidate, and again only if it cannot have arrived.
+//!
 //! An open circuit ends the retries if another candidate can answer. Failures that the client caused are not retried.
 
 mod attempt;
@@ -183,6 +185,13 @@ async fn ask_candidate(
         let asked = request.parsed.streams && is_followed;
         let ends_later = |reply: &ProviderReply| asked && is_stream(&reply.answer, true);
         let verdict = judge_attempt(metrics, &provider, &result, permit, ends_later);
+        let may_have_arrived = match &result {
+            Err(SendError::Unsent(error)) => error.may_have_arrived(),
+            _ => true,
+        };
+        if may_have_arrived && request.continues_thread() {
+            return (result, false);
+        }
         if verdict.outcome == RetryClass::Final {
             let may_fall_back = match &result {
                 // If another model was asked first, the client's own may still take the request.

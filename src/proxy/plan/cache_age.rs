@@ -27,9 +27,8 @@ pub(super) fn is_cache_cold(
     }
     let now = unix_ms_now();
     let profile = target.profile();
-    let marked = profile
-        .marked_cache_life_s
-        .filter(|_| conversation.asks_for_hour_of_cache());
-    let life = marked.or(profile.cache_life_s);
+    let mut asked = profile.asked_cache_lives.iter();
+    let asked = asked.find(|(ttl, _)| conversation.asks_for_cache_of(ttl));
+    let life = asked.map(|(_, life)| *life).or(profile.cache_life_s);
     life.is_some_and(|life| now.saturating_sub(state.asked_ms) > 1_000 * u64::from(life))
 }

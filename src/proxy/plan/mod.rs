@@ -129,6 +129,7 @@ pub fn plan_request(
         guard_took: Duration::ZERO,
         refits: 0,
         size_refits: 0,
+        lacks_history: conversation.lacks_history(),
         client_edits: inherited.edited,
     };
     planned = replan_request(followed, planned);

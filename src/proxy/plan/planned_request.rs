@@ -42,6 +42,8 @@ pub struct PlannedRequest {
     pub refits: u32,
     /// The same after a refusal of bytes or images.
     pub size_refits: u32,
+    /// The provider holds messages that the request does not have: its counts tell nothing of what was sent.
+    pub lacks_history: bool,
     /// See [`InheritedSession::edited`](crate::session::InheritedSession::edited).
     pub client_edits: Option<u32>,
 }

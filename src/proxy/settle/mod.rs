@@ -140,7 +140,8 @@ pub async fn settle_answer(
     let (lineage, within) = (&inherited.lineage, app.config.store.save_timeout());
     let span = session.notes.trace.begin_child("plimsoll.store.save");
     let (stored, ()) = tokio::join!(
-        app.sessions.save_state(lineage, digest, &state, within),
+        app.sessions
+            .save_state(lineage, digest, response.id, &state, within),
         app.replica_sync.publish(&app.registry, within),
     );
     drop(span);

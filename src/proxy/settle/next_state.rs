@@ -34,6 +34,7 @@ pub(super) fn build_next_state(
         // An earlier count of a part of the prompt may have been learnt.
         state.calibration = state.calibration.doubt_low_counts();
     } else if let Some(counted) = counted_tokens(response)
+        && !planned.lacks_history
         && !leaves_out_images(planned, response)
     {
         let (profile, sent) = (target.provider.config.profile, planned.raw_sent);

@@ -16,12 +16,15 @@ use crate::{
 };
 
 /// The sent tokens, and the tokens that the provider reports to have read. `None` where it says that the model did
-/// not read all thinking, or all of the images: the count leaves that out, however much it was.
+/// not read all thinking, or all of the images: the count leaves that out, however much it was. `None` too where the
+/// provider holds messages that were not sent.
 pub(super) fn sample_prompt(
     planned: &PlannedRequest,
     response: &ResponseSummary,
 ) -> Option<UsageSample> {
-    let is_all = response.input_changes.is_all_read() && !leaves_out_images(planned, response);
+    let is_all = response.input_changes.is_all_read()
+        && !planned.lacks_history
+        && !leaves_out_images(planned, response);
     let counted = counted_tokens(response).filter(|_| is_all);
     counted.map(|prompt_tokens| UsageSample {
         raw_sent: planned.raw_sent,

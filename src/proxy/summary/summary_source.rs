@@ -13,7 +13,7 @@ use crate::{
     conversation::{Conversation, edit::Rope},
     format::beta_header::Beta,
     http::limit::Hold,
-    provider::{Target, UpstreamError},
+    provider::{Payload, Target, UpstreamError},
     proxy::{
         ClientRequest, PlacedRequest, outgoing::RequestHead,
         plan::summary_due::may_begin_after_answer,
@@ -53,7 +53,9 @@ impl SummaryClient for SummarySource {
         let body = marked.flatten().unwrap_or(body);
         let betas = self.tools_beta.filter(|_| repeats_conversation);
         let betas = betas.as_slice();
-        self.head.send(trace, &self.target, body, betas).await
+        self.head
+            .send(trace, &self.target, Payload::Whole(body), betas)
+            .await
     }
 }
 

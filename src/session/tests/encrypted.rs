@@ -231,8 +231,16 @@ async fn failures_of_the_store_are_counted_by_operation() {
     sessions.find_timeout = Duration::from_millis(1);
     let next = second_turn(&sessions).await;
     let state = next.begin_generation();
-    assert!(!sessions.save_state(&next.lineage, 1, &state, WITHIN).await);
-    assert!(!sessions.save_state(&next.lineage, 1, &state, WITHIN).await);
+    assert!(
+        !sessions
+            .save_state(&next.lineage, 1, None, &state, WITHIN)
+            .await
+    );
+    assert!(
+        !sessions
+            .save_state(&next.lineage, 1, None, &state, WITHIN)
+            .await
+    );
     let clear = sessions.add_command(None, next.session, SessionCommand::Clear);
     assert!(clear.await.is_err());
     let text = metrics.render_text(std::iter::empty(), 0);

@@ -49,6 +49,58 @@ async fn a_history_that_the_provider_holds_is_left_to_it_and_measured() {
     }
 }
 
+/// What the client does not send is in the counts, which tell nothing of what it sends.
+#[tokio::test]
+async fn the_id_of_the_answer_before_names_the_session() {
+    for stream in [false, true] {
+        let (up, proxy) = start_provider().await;
+        let ask = async |agent: ResponsesAgent, id: &str, tokens: u32| {
+            let mut whole: Value = serde_json::from_str(&response(&[said("a")], tokens)).unwrap();
+            whole["id"] = id.into();
+            let end =
+                json!({"type": "response.completed", "sequence_number": 0, "response": whole});
+            up.script_next(match stream {
+                true => stream_of([format!("event: response.completed\ndata: {end}\n\n")]),
+                false => vec![answer("200 OK", "", whole.to_string())],
+            });
+            let got = agent.set("stream", stream).send().await;
+            let told = |name: &str| got.headers[name].to_str().unwrap().to_owned();
+            let health = match stream {
+                true => got.text().to_owned(),
+                false => format!("health={}", told("x-plimsoll-health")),
+            };
+            let actions = told("x-plimsoll-actions");
+            (told("x-plimsoll-session"), health, actions)
+        };
+        let first = ResponsesAgent::new(&proxy).set("store", true);
+        let (session, ..) = ask(first, "resp_0", 80).await;
+        for nth in 0..8 {
+            let mut agent = ResponsesAgent::new(&proxy);
+            agent.fields["previous_response_id"] = format!("resp_{nth}").into();
+            agent.fields["input"] = json!([user_entry("And now?")]);
+            let id = format!("resp_{}", nth + 1);
+            let (found, health, actions) = ask(agent, &id, 2_500 * (nth + 1)).await;
+            assert_eq!(found, session, "{nth}");
+            assert_eq!(actions, "left-to-provider");
+            match nth {
+                0 => assert!(health.contains("health=healthy"), "{health}"),
+                7 => assert!(health.contains("health=critical"), "{health}"),
+                _ => {}
+            }
+        }
+        // Nobody has the answer of this id.
+        let stranger = ResponsesAgent::new(&proxy).set("previous_response_id", "resp_x");
+        assert_ne!(ask(stranger, "resp_y", 700).await.0, session);
+        let mut plain = ResponsesAgent::new(&proxy);
+        plain.push([said("Where?"), user_entry(&words(9_000, 0))]);
+        let (_, _, actions) = ask(plain, "resp_z", 9_000).await;
+        assert!(
+            !actions.contains("dropped") && !actions.contains("truncated"),
+            "{actions}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn the_tools_of_the_proxy_wait_until_the_client_sends_the_history() {
     let (up, proxy) = start_provider().await;

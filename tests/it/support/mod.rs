@@ -37,6 +37,7 @@ pub(crate) mod responses_agent;
 pub(crate) mod server_edits;
 pub(crate) mod store;
 pub(crate) mod strict;
+pub(crate) mod threads;
 pub(crate) mod translate_chat;
 pub(crate) mod tunnel;
 

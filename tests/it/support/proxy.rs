@@ -7,7 +7,7 @@ use plimsoll::{
     CurrentConfig,
     config::{
         Auth, CacheMarkers, Change, ClientConfig, Config, ModelConfig, ProviderConfig,
-        ProxySetting, WhenUnsure,
+        ProxySetting, Threads, WhenUnsure,
     },
     conversation::FORMATS,
     guard::profile,
@@ -233,6 +233,7 @@ fn provider(base_url: Option<String>) -> ProviderConfig {
         auth: Auth::Client,
         formats: FORMATS.to_vec(),
         cache_markers: CacheMarkers::Off,
+        threads: Threads::Pass,
         key_header: None,
         headers: http::HeaderMap::new(),
         query: None,

@@ -107,10 +107,15 @@ impl<'a> MessagesAnswerReader<'a> {
         Ok(())
     }
 
-    /// Reads the message of a `message_start`: usage and model matter, and it has no content yet.
+    fn add_id(&mut self, id: Option<JsonString>) {
+        self.answer.events.extend(id.map(AnswerEvent::Id));
+    }
+
+    /// Reads the message of a `message_start`: id, usage and model matter, and it has no content yet.
     fn read_begun_message(&mut self, scan: &mut JsonScanner<'a>) -> ReadResult {
         let walked = scan.walk_object(|scan, key| match key.raw_bytes(self.json) {
             b"usage" => self.read_usage(scan),
+            b"id" => take_nonempty_text(scan).map(|id| self.add_id(id)),
             b"model" => take_nonempty_text(scan).map(|model| self.answer.model = model),
             INPUT_CHANGES => self.read_input_changes(scan),
             _ => skip_value(scan),
@@ -154,6 +159,7 @@ impl<'a> MessagesAnswerReader<'a> {
             }
             EventKind::MessageStop => self.answer.events.push(AnswerEvent::End),
             EventKind::Message => {
+                self.add_id(self.answer.id);
                 let content = self.answer.content.take();
                 let blocks = content.iter().flat_map(|(_, blocks)| blocks);
                 blocks.for_each(|block| self.add_block(block));

@@ -34,6 +34,10 @@ pub fn error_kind(status: StatusCode) -> &'static str {
     }
 }
 
+/// Of Anthropic's error, whose details say what no thread takes: here a setting of the server, so that clients leave out
+/// `thread`, and no other member.
+const THREAD_CODE: &str = "thread_unsupported_request";
+
 /// An error as the body of an answer.
 pub fn error_json(error: &ErrorBody) -> Vec<u8> {
     let kind = match error.kind.as_deref() {
@@ -42,12 +46,15 @@ pub fn error_json(error: &ErrorBody) -> Vec<u8> {
         Some(kind) if ERROR_TYPES.contains(&kind) => kind,
         _ => "api_error",
     };
-    json!({
+    let mut body = json!({
         "type": "error",
         "error": {"type": kind, "message": error.message},
-    })
-    .to_string()
-    .into_bytes()
+    });
+    if error.code.as_deref() == Some(THREAD_CODE) {
+        body["error"]["details"] =
+            json!({"error_code": THREAD_CODE, "unsupported": ["inference_hooks"]});
+    }
+    body.to_string().into_bytes()
 }
 
 /// An error as an event of a stream.

@@ -277,6 +277,10 @@ impl<'a> ResponsesReader<'a> {
             }
             EventKind::Keepalive | EventKind::Other => {}
         }
+        if matches!(self.answer.kind, EventKind::End | EventKind::Response) {
+            let id = self.answer.response.id.map(AnswerEvent::Id);
+            self.answer.events.extend(id);
+        }
         if self.compresses_images {
             let changes = self.input_changes.get_or_insert_default();
             changes.note_compressed_images();

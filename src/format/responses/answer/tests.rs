@@ -26,6 +26,7 @@ fn read(data: &str) -> ResponsesAnswer {
 /// The events in short.
 fn found(answer: &ResponsesAnswer, data: &str) -> Vec<String> {
     let events = answer.events.iter().map(|event| match event {
+        AnswerEvent::Id(id) => format!("id {}", &data[id.span.range()]),
         AnswerEvent::Text(text) => format!("text {}", &data[text.span.range()]),
         AnswerEvent::Reasoning(text) => format!("reasoning {}", &data[text.span.range()]),
         AnswerEvent::Call(call) => {

@@ -24,6 +24,7 @@ fn whole_answers_are_read() {
         "call c n",
         "call d ",
         "finish Calls",
+        "id r",
     ];
     assert_eq!(events, expected);
     assert_eq!(
@@ -62,6 +63,7 @@ fn the_status_says_how_an_answer_ended() {
         ("in_progress", "", vec![]),
     ] {
         let json = format!(r#"{{"id":"r","status":"{status}","output":[]{more}}}"#);
+        let expected = [&expected[..], &["id r"]].concat();
         assert_eq!(found(&read(&json), &json), expected, "{json}");
     }
     // Without a status, the type of the last event says it.
