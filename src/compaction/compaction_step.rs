@@ -1,7 +1,11 @@
 //! The state of compaction while one request is served.
 
 use super::{CompactionMemory, JobId, JobOutcome, PendingJob};
-use crate::store::StateKey;
+use crate::{
+    conversation::Format,
+    guard::{NewSummary, injections::Summary},
+    store::StateKey,
+};
 
 /// What compaction does in one request, and its part of the next state.
 #[derive(Clone, Debug)]
@@ -22,6 +26,8 @@ pub struct CompactionStep {
     pub ordered: Option<u32>,
     /// This request is the first with the session's summary.
     pub fresh: bool,
+    /// The summary before, if this request is the first with another one.
+    pub summary_before: Option<Summary>,
     /// The request is sent without the session's summary.
     pub left_out: bool,
 }
@@ -100,12 +106,27 @@ impl CompactionStep {
 
     /// Takes over the outcome of the session's job; returns whether it has a new summary.
     pub fn take_over(&mut self, outcome: &JobOutcome) -> bool {
-        let made = self.memory.made;
+        let (made, before) = (self.memory.made, self.memory.summary.clone());
         let outcomes = std::slice::from_ref(outcome);
         self.memory.take_over(outcomes, self.generations);
         let new = self.memory.made > made;
-        self.fresh |= new;
+        if new {
+            (self.fresh, self.summary_before) = (true, before);
+        }
         new
+    }
+
+    /// The summary that this request is the first to have.
+    pub fn new_summary(&self) -> Option<NewSummary> {
+        self.fresh.then(|| NewSummary {
+            before: self.summary_before.clone(),
+        })
+    }
+
+    /// Has the session keep a summary of the provider's own as a text, since it cannot go back as it came.
+    pub fn write_out_summary(&mut self, format: Format) {
+        let summary = self.memory.summary.take();
+        self.memory.summary = summary.map(|summary| summary.write_out(format));
     }
 
     /// Whether the summary is sent for the first time.

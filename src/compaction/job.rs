@@ -15,13 +15,17 @@ use thiserror::Error;
 
 use super::{
     BackoffSubject, JobTicket, Summariser, SummaryCost, SummaryProgress, SummaryRange,
-    SummaryRejection, SummaryWork,
+    SummaryRejection, SummaryWork, provider_summary,
 };
 use crate::{
     conversation::{Conversation, edit::Edits},
     guard::injections::Summary,
-    provider::{Target, UpstreamError, breaker::BreakerState},
-    relay::{self, BadAnswer, BufferedAnswer},
+    provider::{
+        Target, UpstreamError,
+        breaker::BreakerState,
+        summary_refusal::{SummaryRefusal, detect_summary_refusal},
+    },
+    relay::{self, BadAnswer, BufferedAnswer, ResponseSummary},
     telemetry::trace::Trace,
     wire::Body,
 };
@@ -29,15 +33,26 @@ use crate::{
 /// Largest answer in bytes. The longest summary is far smaller, even with its reasoning.
 const MAX_ANSWER_BYTES: usize = 4 << 20;
 
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SummaryAsk {
+    /// A text about a transcript.
+    OfTranscript,
+    /// A text about the conversation: it begins as the conversation's requests do, so that the provider's cache may have that
+    /// beginning.
+    OfConversation,
+    /// The provider's own summary of the conversation, which begins so too.
+    OfProvider,
+}
+
 /// Sends the requests of a job to the summary model.
 pub trait SummaryClient: Sync {
-    /// Sends a request in the format of the conversation and waits for the head of its answer. `repeats_conversation`
-    /// says that it begins as the conversation's requests do, so that the provider's cache may have that beginning.
+    /// Sends a request in the format of the conversation and waits for the head of its answer.
     fn send_request(
         &self,
         trace: &Trace,
         body: Bytes,
-        repeats_conversation: bool,
+        ask: SummaryAsk,
     ) -> impl Future<Output = Result<Response<Body>, UpstreamError>> + Send;
 }
 
@@ -49,6 +64,9 @@ pub struct SummaryJob<C> {
     /// The edits with which the conversation was sent.
     pub edits: Edits,
     pub range: SummaryRange,
+    /// The provider is asked for a summary of its own of all before this message, counted as the range's boundary is; its
+    /// model for another one of the range if it makes none.
+    pub safe_cut: Option<u32>,
     pub summariser: Summariser,
     pub target: Target,
     pub timeout: Duration,
@@ -81,6 +99,9 @@ enum JobError {
     Bad(#[from] BadAnswer),
     #[error("the summary model answered with status {0}")]
     Refused(u16),
+    /// `is_unknown`: the error names the member that asks for it.
+    #[error("the provider makes no summary of this request")]
+    NotMade { is_unknown: bool },
     #[error("the answer is longer than {MAX_ANSWER_BYTES} bytes")]
     Overlong,
     #[error("the answer cannot be decompressed")]
@@ -95,7 +116,7 @@ impl JobError {
             Self::TimedOut => "timed_out",
             Self::Rejected(_) | Self::Overlong | Self::Unreadable => "rejected",
             Self::Nothing | Self::CircuitOpen => "skipped",
-            Self::Unsent(_) | Self::Bad(_) | Self::Refused(_) => "failed",
+            Self::Unsent(_) | Self::Bad(_) | Self::Refused(_) | Self::NotMade { .. } => "failed",
         }
     }
 }
@@ -135,12 +156,18 @@ impl<C: SummaryClient> SummaryJob<C> {
     }
 
     async fn make_summary(&self, trace: &Trace, cost: &mut JobCost) -> Result<Summary, JobError> {
+        if let Some(summary) = self.ask_provider(trace, cost).await? {
+            return Ok(summary);
+        }
         let (conversation, summariser) = (&self.conversation, self.summariser.clone());
         let work = SummaryWork::begin_summary(conversation, &self.edits, self.range, summariser);
         let (mut work, mut body) = work.ok_or(JobError::Nothing)?;
         loop {
-            let repeats = work.repeats_conversation;
-            let answer = self.fetch_answer(body, repeats, trace, cost).await?;
+            let ask = match work.repeats_conversation {
+                true => SummaryAsk::OfConversation,
+                false => SummaryAsk::OfTranscript,
+            };
+            let answer = self.fetch_answer(body, ask, trace, cost).await?;
             match work.read_answer(&answer)? {
                 SummaryProgress::Ask(next) => body = next,
                 SummaryProgress::Done(summary) => return Ok(summary),
@@ -148,11 +175,57 @@ impl<C: SummaryClient> SummaryJob<C> {
         }
     }
 
+    /// The summary that the provider makes on demand; `None` where it makes none. A provider that does not know how is not
+    /// asked again.
+    async fn ask_provider(
+        &self,
+        trace: &Trace,
+        cost: &mut JobCost,
+    ) -> Result<Option<Summary>, JobError> {
+        let Self {
+            conversation,
+            target,
+            ..
+        } = self;
+        let build = |cut| {
+            let body =
+                provider_summary::build_request(conversation, &self.edits, cut, &target.model)?;
+            Some((cut, body))
+        };
+        let Some((boundary, body)) = self.safe_cut.and_then(build) else {
+            return Ok(None);
+        };
+        let (most, weights) = (self.range.replaced / 2, &self.summariser.weights);
+        let answer = self.fetch_answer(body, SummaryAsk::OfProvider, trace, cost);
+        let read = answer.await.and_then(|answer| {
+            let format = conversation.format;
+            Ok(provider_summary::read_block(
+                format, &answer, most, weights,
+            )?)
+        });
+        let error = match read {
+            Ok(text) => return Ok(Some(Summary { boundary, text })),
+            Err(error @ (JobError::NotMade { .. } | JobError::Rejected(_))) => error,
+            Err(error) => return Err(error),
+        };
+        tracing::warn!(
+            session = self.session, provider = &*target.provider.name, model = target.model, reason = %error,
+            "the provider did not summarise the conversation; its model is asked to do so"
+        );
+        if let JobError::NotMade { is_unknown: true }
+        | JobError::Rejected(SummaryRejection::NoBlock) = error
+        {
+            let provider = &target.provider;
+            provider.change_notes(&target.model, |it| it.refuses_summaries = true);
+        }
+        Ok(None)
+    }
+
     /// Sends one request and reads its whole answer.
     async fn fetch_answer(
         &self,
         body: Bytes,
-        repeats_conversation: bool,
+        ask: SummaryAsk,
         trace: &Trace,
         cost: &mut JobCost,
     ) -> Result<Bytes, JobError> {
@@ -164,11 +237,7 @@ impl<C: SummaryClient> SummaryJob<C> {
         let permit = provider.breaker.try_admit(Instant::now());
         let permit = permit.ok_or(JobError::CircuitOpen)?;
         cost.calls += 1;
-        let answer = match self
-            .client
-            .send_request(trace, body, repeats_conversation)
-            .await
-        {
+        let answer = match self.client.send_request(trace, body, ask).await {
             Ok(answer) => answer,
             Err(error) => {
                 if matches!(error, UpstreamError::Unreachable { .. }) {
@@ -178,30 +247,55 @@ impl<C: SummaryClient> SummaryJob<C> {
             }
         };
         let status = answer.status();
+        if ask == SummaryAsk::OfProvider && [400, 422].contains(&status.as_u16()) {
+            return Err(self.judge_refusal(answer).await?);
+        }
         if !status.is_success() {
             return Err(JobError::Refused(status.as_u16()));
         }
         permit.record_success();
+        let (body, summary) = self.read_answer(answer).await?;
+        if let Some(usage) = summary.usage {
+            cost.summary_tokens = usage.completion_tokens.unwrap_or(0);
+            cost.tokens.prompt_tokens += u64::from(usage.prompt_tokens);
+            cost.tokens.completion_tokens += u64::from(cost.summary_tokens);
+        }
+        Ok(body)
+    }
+
+    async fn read_answer(
+        &self,
+        answer: Response<Body>,
+    ) -> Result<(Bytes, ResponseSummary), JobError> {
+        let (format, provider) = (self.conversation.format, &self.target.provider.name);
         let mut left = MAX_ANSWER_BYTES;
         let room = |bytes| {
             left = left.saturating_sub(bytes);
             left > 0
         };
-        match relay::buffer_answer(self.conversation.format, answer, &provider.name, room).await? {
+        match relay::buffer_answer(format, answer, provider, room).await? {
             BufferedAnswer::Overlong(_) => Err(JobError::Overlong),
             BufferedAnswer::Complete {
                 head,
                 body,
                 summary,
             } => {
-                if let Some(usage) = summary.usage {
-                    cost.summary_tokens = usage.completion_tokens.unwrap_or(0);
-                    cost.tokens.prompt_tokens += u64::from(usage.prompt_tokens);
-                    cost.tokens.completion_tokens += u64::from(cost.summary_tokens);
-                }
-                relay::unpack_answer(&head.headers, &body).ok_or(JobError::Unreadable)
+                let body = relay::unpack_answer(&head.headers, &body);
+                Ok((body.ok_or(JobError::Unreadable)?, summary))
             }
         }
+    }
+
+    /// Why the provider refuses a request for a summary of its own. One that is not to be had for now is asked for again.
+    async fn judge_refusal(&self, answer: Response<Body>) -> Result<JobError, JobError> {
+        let status = answer.status();
+        let (text, _) = self.read_answer(answer).await?;
+        Ok(match detect_summary_refusal(status, &text) {
+            Some(SummaryRefusal::Unavailable) => JobError::Refused(status.as_u16()),
+            refused => JobError::NotMade {
+                is_unknown: refused == Some(SummaryRefusal::Unknown),
+            },
+        })
     }
 
     /// Logs one line per job.

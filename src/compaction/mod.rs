@@ -16,6 +16,7 @@ mod job;
 mod jobs;
 mod parse_summary;
 mod prompt;
+mod provider_summary;
 mod summary_backoff;
 mod summary_model;
 mod summary_range;
@@ -27,9 +28,10 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     compaction_step::CompactionStep,
-    job::{SummaryClient, SummaryJob},
+    job::{SummaryAsk, SummaryClient, SummaryJob},
     jobs::{JobRequest, JobResult, JobStart, JobTicket, SummaryCost, SummaryJobs},
     parse_summary::SummaryRejection,
+    provider_summary::find_safe_cut,
     summary_backoff::BackoffSubject,
     summary_model::{Summariser, choose_summary_model},
     summary_range::{SummaryRange, compute_threshold, cover_before_last, find_summary_range},

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::loading::section::{Section, Visibility, settings};
 
 settings! {
     pub struct CompactionConfig read from s {
         /// The default of sessions and requests, which may choose otherwise.
         pub auto: bool = s.read_plain("auto", false);
+        pub by: SummaryMaker = s.read_plain("by", SummaryMaker::Proxy);
         /// The model that summarises, by its name for clients; unset: the model of the conversation.
         pub model: Option<String> = read_model(s);
         /// For all calls of one summary.
@@ -23,6 +26,16 @@ settings! {
         pub max_running: usize = s.read_number("max_running", 4, 1..=1_000,
             "it is how many summaries are made at one time");
     }
+}
+
+/// Who summarises a conversation whose model binds its thinking to what stood before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SummaryMaker {
+    /// The proxy, as any other conversation: by a request for a text.
+    Proxy,
+    /// The provider on demand, so that the thinking stays valid; the proxy where it makes none.
+    Provider,
 }
 
 fn read_model(s: &mut Section) -> Option<String> {

@@ -28,7 +28,7 @@ mod traces;
 mod tests;
 
 pub use client::{AdminConfig, ClientConfig};
-pub use compaction::CompactionConfig;
+pub use compaction::{CompactionConfig, SummaryMaker};
 pub use format::{Api, FORMATS, Format};
 pub use guard::{
     ClearConfig, CutOrder, GuardConfig, Keep, PROMPT_MARGIN, Preset, RecallMode, UsageMode,

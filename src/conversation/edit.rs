@@ -89,6 +89,29 @@ impl Edits {
         self.edits.extend(other.edits);
     }
 
+    /// The edits of a body that has `len` bytes in the place of `head`, as those of the body before. What they change within
+    /// these bytes is left out.
+    pub(crate) fn move_behind(mut self, head: Span, len: u32) -> Self {
+        let until = head.start + len;
+        let move_place = |at: &mut u32| match *at {
+            place if place <= head.start => true,
+            place if place >= until => {
+                *at = place - until + head.end;
+                true
+            }
+            _ => false,
+        };
+        let move_span = |span: &mut Span| move_place(&mut span.start) && move_place(&mut span.end);
+        self.edits.retain_mut(|edit| {
+            let is_moved = match &mut edit.with {
+                NewBytes::Given(_) => true,
+                NewBytes::Element(element) => move_span(element),
+            };
+            is_moved && move_span(&mut edit.span)
+        });
+        self
+    }
+
     /// The spans that are replaced, in any order.
     pub fn spans(&self) -> impl Iterator<Item = Span> {
         self.edits.iter().map(|edit| edit.span)
@@ -280,6 +303,24 @@ mod tests {
         edits.insert(10, "!");
         edits.replace(Span::new(8, 9), "y");
         assert_eq!(edits.apply(&body).to_bytes(), "[{ax}!,{c3},{by},{d4}]");
+    }
+
+    #[test]
+    fn edits_of_a_body_with_another_head_move_behind_that_of_the_first() {
+        let (client, other) = ("{[a1,b2,c3,d4],e}", "{[x,c3,d4],e}");
+        let mut edits = Edits::default();
+        edits.insert(1, "0");
+        edits.insert(3, ",n");
+        edits.remove(Span::new(6, 9));
+        edits.insert_element(6, Span::new(7, 9));
+        edits.replace(Span::new(11, 12), "f");
+        let of_other = edits.apply(&Bytes::from_static(other.as_bytes()));
+        let head = Span::new(2, 7);
+        let mut moved = edits.move_behind(head, 1);
+        moved.replace(head, "x");
+        let moved = moved.apply(&Bytes::from_static(client.as_bytes()));
+        assert_eq!(moved.to_bytes(), of_other.to_bytes());
+        assert_eq!(moved.to_bytes(), "{0[x,n,c3,d4],f}");
     }
 
     #[test]

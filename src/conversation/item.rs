@@ -83,7 +83,7 @@ impl Item {
     }
 
     /// Its entry in the list; `None` for an item outside.
-    pub(super) const fn entry_span(&self) -> Option<Span> {
+    pub const fn entry_span(&self) -> Option<Span> {
         match self.place {
             ItemPlace::Whole => Some(self.span),
             ItemPlace::Part(entry) => Some(entry.span),

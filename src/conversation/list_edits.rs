@@ -123,6 +123,18 @@ impl Conversation {
         true
     }
 
+    /// All entries before item `first`, without the comma behind them; `None` where there are none, or where it is a part of
+    /// the last one.
+    pub fn span_of_head(&self, first: usize) -> Option<Span> {
+        let entry = self.items[first.checked_sub(1)?].entry_span()?;
+        let start = self.list.start + 1;
+        let begins = self.items.get(first)?.entry_span()?.start;
+        (entry.end <= begins).then_some(Span {
+            start,
+            end: entry.end,
+        })
+    }
+
     /// Whether item `at` is a part of this entry.
     fn is_within(&self, at: usize, entry: SharedEntry) -> bool {
         let item = self.items.get(at);

@@ -67,6 +67,9 @@ pub struct Conversation {
     pub(crate) media: Vec<Medium>,
     /// Reasoning before this byte is not read by the model, and not among the sizes of its items.
     pub(crate) unread_reasoning: u32,
+    /// Messages before the first item, of which a summary of the provider's own speaks that the proxy puts there; 0 in a
+    /// request of a client. Places count them.
+    pub(crate) summarised: u32,
 }
 
 /// Why a body has no index.
@@ -114,6 +117,7 @@ impl Conversation {
             annotations: Vec::new(),
             media: Vec::new(),
             unread_reasoning: 0,
+            summarised: 0,
         }
     }
 

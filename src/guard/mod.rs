@@ -39,7 +39,7 @@ pub use self::{
 pub use self::{
     fold::{
         compaction_note::{is_compaction_note, write_compaction_note},
-        memory::{GuardMemory, SessionKnowledge},
+        memory::{GuardMemory, NewSummary, SessionKnowledge},
         note::NOTE,
         sent_history::SentHistory,
     },

@@ -18,6 +18,7 @@ pub mod retry;
 #[cfg_attr(not(feature = "simulated"), path = "no_simulated.rs")]
 pub mod simulated;
 pub mod size_refusal;
+pub mod summary_refusal;
 pub mod thinking_refusal;
 mod upstream;
 mod upstream_client;

@@ -58,6 +58,10 @@ impl Sessions {
         }
         let commands = self.decode_commands(tenant, state.session, &found.commands)?;
         let (generations, made) = (state.generations, state.compaction.made);
+        let before = &commands.outcomes;
+        let before = before
+            .first()
+            .and_then(|_| state.compaction.summary.clone());
         state.compaction.take_over(&commands.outcomes, generations);
         // A summary that was just taken over may cover messages that are gone from this conversation.
         match &edits {
@@ -66,6 +70,7 @@ impl Sessions {
         }
         let compaction = &state.compaction;
         inherited.compacted = compaction.made > made && compaction.summary.is_some();
+        inherited.summary_before = before.filter(|_| inherited.compacted);
         inherited.clear_requested = commands.is_clear_pending(&state);
         inherited.compact_requested = commands.is_summary_pending(&state);
         inherited.edited = edits.map(|history| history.changed);

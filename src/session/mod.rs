@@ -21,7 +21,7 @@ use crate::{
     config::StoreConfig,
     conversation::Conversation,
     error::format_error_chain,
-    guard::SessionKnowledge,
+    guard::{SessionKnowledge, injections::Summary},
     store::{StateToSave, Store, StoreError},
     telemetry::metrics::{Metrics, StoreOperation},
 };
@@ -102,6 +102,8 @@ pub struct InheritedSession {
     pub compact_requested: bool,
     /// This request is the first with a finished summary.
     pub compacted: bool,
+    /// The summary before the one that was just taken over.
+    pub summary_before: Option<Summary>,
     generation: GenerationId,
     /// The store failed or returned no valid state: what the session was before is unknown, and the request's record
     /// gets a warning.
@@ -204,6 +206,7 @@ impl Sessions {
             clear_requested: false,
             compact_requested: false,
             compacted: false,
+            summary_before: None,
             generation: GenerationId(self.ids.next_bytes()),
             store_failed: false,
             save_failed: self.save_failed.load(Relaxed),

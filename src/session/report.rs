@@ -135,7 +135,7 @@ pub fn build_report(view: &SessionView, reader: ReportReader) -> Value {
         "points": state.history.points(),
         "summaries": state.compaction.made,
         "summary_failures": state.compaction.failures,
-        "summary": summary.filter(|_| show_content).map(|summary| &summary.text),
+        "summary": summary.filter(|_| show_content).map(|summary| summary.clone().write_out(state.format).text),
         "reminder_count": reminders.len(),
         "reminders": show_content.then_some(reminders),
         "prompt_count": prompts.len(),

@@ -1,6 +1,7 @@
 //! Sessions of an agent whose model binds its reasoning to what stood before it: the provider refuses none of them.
 
 mod exchanges;
+mod made_by_provider;
 mod provider_summaries;
 mod server_clearing;
 

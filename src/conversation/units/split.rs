@@ -111,7 +111,10 @@ impl Splitter<'_> {
             messages: at..at + 1,
             counted: usize::from(kind != UnitKind::System),
             says_nothing: kind == UnitKind::User && self.conversation.says_nothing(item),
-            messages_before: self.units.last().map_or(0, Unit::messages_through),
+            messages_before: match self.units.last() {
+                Some(last) => last.messages_through(),
+                None => self.conversation.summarised as usize,
+            },
             follows_reasoning: item.follows_reasoning,
             stays: item.stays || matches!(kind, UnitKind::System | UnitKind::Other),
             begins_history: item.begins_history,

@@ -11,6 +11,8 @@ pub enum Beta {
     Binding,
     /// Tools that an entry among the messages brings, with their definitions.
     InlineTools,
+    /// A summary of the provider's own, asked for or put back.
+    Compaction,
 }
 
 impl Beta {
@@ -18,6 +20,7 @@ impl Beta {
         match self {
             Self::Binding => "thinking-binding-controls-2026-08-01",
             Self::InlineTools => "inline-tools-2026-09-15",
+            Self::Compaction => "compact-2026-09-04",
         }
     }
 }

@@ -33,6 +33,27 @@ impl Format {
             else Chat | Responses => items.join(","))
     }
 
+    /// An entry with a summary of the provider's own; `None` where the format has none.
+    pub fn write_summary_entry(self, block: &str) -> Option<String> {
+        by_format!(self,
+            Messages => Some(format!(r#"{{"role":"assistant","content":[{block}]}}"#));
+            else Chat | Responses => None)
+    }
+
+    /// The block of an answer that is a summary of the provider's own, as it came.
+    pub fn read_summary_block(self, answer: &[u8]) -> Option<&str> {
+        by_format!(self,
+            Messages => messages::summary::read_summary_block(answer);
+            else Chat | Responses => None)
+    }
+
+    /// The text of such a block; `None` where the summary failed.
+    pub fn read_summary_text(self, block: &str) -> Option<String> {
+        by_format!(self,
+            Messages => messages::summary::read_summary_text(block);
+            else Chat | Responses => None)
+    }
+
     pub fn text_block(self, escaped: &str) -> String {
         match self {
             Self::Chat | Self::Messages => chat::write::text_block(escaped),
@@ -207,6 +228,16 @@ impl Conversation {
             }
             Content::Absent | Content::Null(_) | Content::FixedBlocks(..) | Content::Other(_) => {}
         }
+    }
+
+    /// Turns the request into one for a summary of the provider's own. Returns whether the format has that.
+    pub fn ask_for_summary(&self, model: &str, edits: &mut Edits) -> bool {
+        by_format!(self.format,
+            Messages => {
+                messages::summary::ask_for_summary(self, model, edits);
+                true
+            };
+            else Chat | Responses => false)
     }
 
     /// Turns the request into one for a plain text of `model`, without other options of the client.

@@ -145,6 +145,17 @@ impl CutMark {
         });
     }
 
+    /// Forgets what is cut before `boundary`.
+    pub(super) fn begin_behind(&mut self, boundary: u32) {
+        for spans in [&mut self.folded, &mut self.cleared] {
+            for span in spans.iter_mut() {
+                span.0 = span.0.max(boundary);
+            }
+            spans.retain(|span| span.0 < span.1);
+        }
+        self.survived = self.survived.max(boundary);
+    }
+
     /// Whether the two cuts leave out or clear other messages, or one lacks a ledger that there is text for
     /// (`has_ledger`).
     pub(in crate::guard) fn differs_from(

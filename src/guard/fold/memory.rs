@@ -13,7 +13,7 @@ use crate::{
             sent_history::{SentChanges, SentHistory},
         },
         grammar::role_alternation,
-        inject::injections::Injections,
+        inject::injections::{Injections, Summary},
         request::{
             answer_cap::{AnswerHistory, PastAnswers},
             answer_place::{AnswerPlace, count_places},
@@ -76,6 +76,21 @@ impl GuardMemory {
         }
     }
 
+    /// Forgets the cuts before `boundary`, for a request that begins with a summary of the provider's own.
+    pub(in crate::guard) fn begin_behind(&mut self, boundary: u32) {
+        if let Some(cut) = &mut self.cut {
+            cut.begin_behind(boundary);
+        }
+    }
+
+    /// Notes that the messages from `first` to `boundary` are left out, too: a summary of the provider's own stands for them.
+    pub(in crate::guard) fn leave_out(&mut self, first: u32, boundary: u32) {
+        if first < boundary {
+            let cut = self.cut.get_or_insert_default();
+            cut.folded.insert(0, (first, boundary));
+        }
+    }
+
     /// The messages that are left out, counted without system messages.
     pub fn list_left_out(&self) -> Vec<Range<u32>> {
         let spans = self.cut.iter().flat_map(|cut| &cut.folded);
@@ -107,6 +122,13 @@ impl GuardMemory {
     }
 }
 
+/// A summary that no request had before.
+#[derive(Clone, Debug)]
+pub struct NewSummary {
+    /// The one that earlier requests had.
+    pub before: Option<Summary>,
+}
+
 /// What earlier requests of the session taught about a conversation.
 #[derive(Clone, Debug, Default)]
 pub struct SessionKnowledge {
@@ -134,6 +156,8 @@ pub struct SessionKnowledge {
     pub messages: usize,
     /// What the proxy added to the conversation.
     pub injections: Injections,
+    /// The summary among that is sent for the first time.
+    pub new_summary: Option<NewSummary>,
     /// Lengths of the answers so far, from which the next one is expected.
     pub answers: AnswerHistory,
     /// The provider's cache holds nothing of this conversation any more.

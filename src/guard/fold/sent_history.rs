@@ -71,6 +71,22 @@ impl SentHistory {
         self.epoch = self.epoch.max(answer);
     }
 
+    /// The place of the first answer that was made under what was sent.
+    pub const fn first_answer(&self) -> u32 {
+        self.epoch.place
+    }
+
+    /// The same for a request that begins with a summary of what `sent` had before `boundary`, so that no reasoning behind that
+    /// is stale; `None` if there was a change behind it, or if the system text or the tools differ.
+    pub(in crate::guard) fn go_on_behind(self, sent: &Self, boundary: u32) -> Option<Self> {
+        let goes_on = self.head == sent.head && sent.epoch.place <= boundary;
+        goes_on.then_some(Self {
+            epoch: sent.epoch,
+            replayed: sent.replayed,
+            ..self
+        })
+    }
+
     /// Moves the epoch from the end of the last request to where its answer stands now.
     pub fn realign(&mut self, from: u32, to: u32) {
         for place in [&mut self.epoch.place, &mut self.replayed] {

@@ -12,7 +12,8 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    conversation::{HiddenPlaces, digest::DigestBuilder},
+    conversation::{Format, HiddenPlaces, digest::DigestBuilder},
+    guard::text::fence,
     json::text,
 };
 
@@ -148,8 +149,30 @@ pub struct Summary {
     /// The first message that is kept after the pinned start, counted without system messages. Not
     /// before the boundary of the course in which the summary was made.
     pub boundary: u32,
-    /// Its sections between fences, with nothing in them that looks like a fence. Bounded.
+    /// Its sections between fences, with nothing in them that looks like a fence; or the block of a summary that the provider
+    /// made, as it made it, which is sent in the place of all messages before `boundary`. Bounded.
     pub text: Box<str>,
+}
+
+impl Summary {
+    /// Whether the provider made it.
+    pub fn is_block(&self) -> bool {
+        self.text.starts_with('{')
+    }
+
+    /// Its text between fences, where no block can be sent.
+    #[must_use]
+    pub fn write_out(self, format: Format) -> Self {
+        let read = || format.read_summary_text(&self.text).unwrap_or_default();
+        let text = match self.is_block() {
+            true => {
+                let (tag, text) = (fence::SUMMARY, read());
+                format!("<{tag}>\n{}\n</{tag}>", fence::neutralize_tags(&text)).into()
+            }
+            false => self.text,
+        };
+        Self { text, ..self }
+    }
 }
 
 /// Everything that the proxy injects into one request.

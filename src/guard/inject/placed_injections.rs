@@ -127,7 +127,8 @@ impl<'a> PlacedInjections<'a> {
             .filter(|&at| !items[at].author.is_system())
             .collect();
         let course = injections.course.as_ref();
-        let boundary = course.map_or(0, |course| course.boundary);
+        let summarised = view.conversation.summarised;
+        let boundary = course.map_or(0, |course| course.boundary).max(summarised);
         let mut by_place: BTreeMap<u32, Vec<&InjectionContent>> = BTreeMap::new();
         for InjectionRecord { place, what } in &injections.records {
             if *place >= boundary {
@@ -135,12 +136,13 @@ impl<'a> PlacedInjections<'a> {
             }
         }
         for (place, records) in by_place {
-            let before = (place as usize).checked_sub(1);
-            let Some(&before) = before.and_then(|before| messages.get(before)) else {
+            let nth = (place - summarised) as usize;
+            let before = nth.checked_sub(1).and_then(|before| messages.get(before));
+            let Some(&before) = before else {
                 this.unplaced += records.len();
                 continue;
             };
-            let answer = messages.get(place as usize).copied();
+            let answer = messages.get(nth).copied();
             let (between, into): (Vec<_>, _) = records
                 .into_iter()
                 .partition(|it| it.stands_before_answer());

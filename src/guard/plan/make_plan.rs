@@ -8,9 +8,9 @@ use crate::{
     guard::{
         fold::{memory::SessionKnowledge, preface, replay},
         grammar::role_alternation,
-        inject::placed_injections::PlacedInjections,
+        inject::{injections::Summary, placed_injections::PlacedInjections},
         plan::{
-            assemble, compaction_request, old_media,
+            assemble, compaction_request, old_media, provider_summary,
             report::{Plan, Report, StandBackReason},
         },
         request::{
@@ -44,6 +44,23 @@ pub fn plan(
             true,
         );
     }
+    if knowledge
+        .injections
+        .summary
+        .as_ref()
+        .is_some_and(Summary::is_block)
+    {
+        return provider_summary::plan_behind_block(conversation, policy, knowledge);
+    }
+    plan_conversation(conversation, policy, knowledge)
+}
+
+/// The same for a conversation whose summary, if there is any, is in a preface.
+pub(super) fn plan_conversation(
+    conversation: &Conversation,
+    policy: &Policy<'_>,
+    knowledge: &SessionKnowledge,
+) -> Plan {
     let kept = knowledge.find_named_ids();
     let anew = NamedIds::all(knowledge.injections.names_ids);
     let plan = plan_request(conversation, policy, knowledge, &kept, false);

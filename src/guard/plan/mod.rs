@@ -6,5 +6,6 @@ pub(in crate::guard) mod course;
 pub mod explain;
 pub(in crate::guard) mod make_plan;
 pub(in crate::guard) mod old_media;
+pub(in crate::guard) mod provider_summary;
 pub(in crate::guard) mod questions;
 pub(in crate::guard) mod report;

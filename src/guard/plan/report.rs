@@ -47,6 +47,8 @@ pub struct Report {
     pub tools: ToolSet,
     /// An entry among the messages brings them, and the list is the client's.
     pub has_tools_entry: bool,
+    /// It begins with a summary of the provider's own that the proxy put there.
+    pub has_provider_summary: bool,
     /// Records that cannot stand at their places. Records of folded messages do not count.
     pub records_left_out: usize,
     /// Answers whose reasoning is left out, since something before it was changed after it was made.

@@ -15,7 +15,7 @@ pub struct AnswerPlace {
 /// For each message, the number of the client's messages before it, without system messages. A system message has the
 /// place of the message before it. The last number is that of all.
 pub(in crate::guard) fn count_places(conversation: &Conversation) -> Vec<u32> {
-    let mut count = 0;
+    let mut count = conversation.summarised;
     let mut places = Vec::with_capacity(conversation.items.len() + 1);
     for item in &conversation.items {
         match item.author.is_system() {

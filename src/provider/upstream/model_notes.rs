@@ -17,6 +17,8 @@ pub struct ModelNotes {
     pub refuses_usage: bool,
     /// It refuses to be asked to drop thinking that does not fit any more.
     pub refuses_to_drop_thinking: bool,
+    /// It makes no summaries of its own, or does not take them back.
+    pub refuses_summaries: bool,
     /// It reads the reasoning of the running turn only, unless a request says otherwise (Responses).
     pub forgets_turns: bool,
     /// Which answers of a request get members that they lack, whatever the model's name says.

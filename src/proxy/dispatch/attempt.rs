@@ -4,6 +4,7 @@
 //!
 //! - without asking for the usage of a stream,
 //! - without the cache markers that the proxy added, and with or without the members that answers lack,
+//! - with the text of a summary in the place of the block that the provider made,
 //! - with the prompt elsewhere, then without rounds of the proxy's tools, and then without any of recovery's additions,
 //! - without old images,
 //! - asking the provider to drop thinking, and then without thinking ([`super::thinking_remedy`]),
@@ -31,11 +32,14 @@ use super::{
 use crate::{
     config::profile::AnswerFilling,
     format::beta_header::Beta,
-    provider::{Payload, thinking_refusal::ThinkingRefusal},
+    provider::{Payload, summary_refusal::SummaryRefusal, thinking_refusal::ThinkingRefusal},
     proxy::{
         ClientRequest, PlacedRequest,
         outgoing::clean_answer_headers,
-        plan::{plan_without_additions, plan_without_prompt_after_tool, plan_without_rounds},
+        plan::{
+            plan_without_additions, plan_without_block, plan_without_prompt_after_tool,
+            plan_without_rounds,
+        },
     },
     unix_time::unix_ms_now,
 };
@@ -97,6 +101,7 @@ struct Attempt {
     extras: Extras,
     usage_refused: bool,
     additions_refused: bool,
+    summary_refused: Option<SummaryRefusal>,
     filling_refused: bool,
     /// The newest refusal was of the cache markers. Only an answer to the same request without them proves it: another
     /// change may be why a later request is answered.
@@ -216,6 +221,7 @@ impl Attempt {
                     placed.change_plan(request, plan_without_additions);
                 }
             }
+            Refusal::Summary(_) => placed.change_plan(request, plan_without_block),
             Refusal::Usage => (extras.usage, self.usage_refused) = (false, true),
             Refusal::Markers => extras.markers = false,
             Refusal::Filling => {
@@ -233,6 +239,7 @@ impl Attempt {
             Refusal::Thinking(_) => self.remedy.keep_refusal(reply),
             Refusal::Filling => self.refused_filled = Some(reply),
             Refusal::Unknown { .. } => self.unknown.keep_refusal(reply),
+            Refusal::Summary(refused) => self.summary_refused = Some(refused),
             _ => {}
         }
     }
@@ -250,6 +257,9 @@ impl Attempt {
         }
         if self.markers_refused || reply.sent.markers {
             provider.note_markers(model, !self.markers_refused, Instant::now());
+        }
+        if self.summary_refused == Some(SummaryRefusal::Unknown) {
+            provider.change_notes(model, |it| it.refuses_summaries = true);
         }
         if self.filling_refused {
             provider.change_notes(model, |it| it.answer_filling = AnswerFilling::Nothing);
@@ -288,9 +298,9 @@ async fn send_once(
     let (body, sent) = edit_body(request, placed, extras);
     let (trace, target) = (&request.notes.trace, &placed.target);
     let planned = placed.planned.as_deref();
-    let tools = planned.and_then(|planned| planned.tools_beta(&planned.plan));
-    let betas = sent.drop_by.map(|_| Beta::Binding);
-    let betas: Vec<Beta> = betas.into_iter().chain(tools).collect();
+    let betas = planned.map(|planned| planned.list_betas(&planned.plan));
+    let mut betas = betas.unwrap_or_default();
+    betas.extend(sent.drop_by.map(|_| Beta::Binding));
     let body = match request.continues_thread() {
         true => Payload::Once(body),
         false => Payload::Whole(body),

@@ -23,9 +23,10 @@ use crate::{
     provider::{
         overflow::{self, Overflow, OverflowVerdict},
         size_refusal::{SizeRefusal, detect_size_refusal, names_bytes},
+        summary_refusal::{SummaryRefusal, detect_summary_refusal},
         thinking_refusal::{ThinkingRefusal, detect_thinking_refusal, names_binding, refuses_name},
     },
-    proxy::{ClientRequest, PlacedRequest},
+    proxy::{ClientRequest, PlacedRequest, PlannedRequest},
     relay::{BadAnswer, FirstEvent, peek_first_event},
 };
 
@@ -64,6 +65,8 @@ pub(super) enum Refusal {
     Filling,
     /// Perhaps the cache markers that the proxy added: the model is not known to take them.
     Markers,
+    /// The summary of the provider's own with which the request begins.
+    Summary(SummaryRefusal),
     /// Thinking of earlier answers.
     Thinking(ThinkingRefusal),
     /// The member that asks the provider to drop thinking. `named`: the error says so; else it is a guess. `by_name`: only
@@ -114,6 +117,12 @@ fn judge_error(
     let (status, sent, target) = (reply.answer.status(), reply.sent, &placed.target);
     if sent.usage && refuses_usage(status, text) {
         return Some(Refusal::Usage);
+    }
+    let planned = placed.planned.as_deref();
+    if planned.is_some_and(PlannedRequest::has_provider_summary)
+        && let Some(refused) = detect_summary_refusal(status, text)
+    {
+        return Some(Refusal::Summary(refused));
     }
     if let Some(refused) = detect_thinking_refusal(status, text) {
         return Some(Refusal::Thinking(refused));

@@ -27,6 +27,7 @@ pub fn begin_compaction(session: &SessionContext, conversation: &Conversation) -
         auto: switch.unwrap_or(app.config.compaction.auto),
         ordered: inherited.compact_requested.then_some(commands.compacts),
         fresh: inherited.compacted,
+        summary_before: inherited.summary_before.clone(),
         left_out: false,
     }
 }

@@ -80,7 +80,7 @@ pub fn plan_request(
     followed: FollowedConversation<'_>,
     target: &Target,
     home: &Target,
-    compaction: CompactionStep,
+    mut compaction: CompactionStep,
 ) -> PlannedRequest {
     let (session, conversation) = (followed.session, followed.conversation);
     let (_span, begun) = begin_planning(session);
@@ -97,7 +97,12 @@ pub fn plan_request(
     // If reasoning is bound, only the newest may stay, without a gap.
     let is_bound = policy.profile.past_reasoning == PastReasoning::Refused;
     let begins_anew = is_bound && foreign.last().is_some_and(|last| last.end == u32::MAX);
+    let notes = target.provider.find_notes(&target.model);
+    if !is_same_model(inherited, target) || notes.refuses_summaries {
+        compaction.write_out_summary(conversation.format);
+    }
     let knowledge = SessionKnowledge {
+        new_summary: compaction.new_summary(),
         is_cold: session.options.class == ClaudeClass::Turn
             && session.repeated.is_none()
             && is_cache_cold(conversation, inherited, target),
@@ -182,6 +187,7 @@ pub fn plan_next_round(
 fn keep_cuts(planned: &mut PlannedRequest) {
     planned.knowledge.is_cold = false;
     planned.knowledge.leaves_out_reasoning = false;
+    planned.knowledge.new_summary = None;
     if planned.plan.report.stood_back.is_none() && planned.mode == GuardMode::Guard {
         planned.knowledge.sent = Some(planned.plan.memory.clone());
         planned.knowledge.history = planned.plan.history;
@@ -225,10 +231,22 @@ pub fn plan_with_summary(
             let user = summary_user(&session.inherited);
             session.app.summary_jobs.mark_used(&user);
         }
+        planned.knowledge.new_summary = planned.compaction.new_summary();
         planned = replan_request(followed, planned);
     }
     planned.guard_took += begun.elapsed();
     planned
+}
+
+/// Plans with the text of a summary whose block the provider refuses.
+pub fn plan_without_block(
+    followed: FollowedConversation<'_>,
+    mut planned: PlannedRequest,
+) -> PlannedRequest {
+    planned
+        .compaction
+        .write_out_summary(followed.conversation.format);
+    replan_request(followed, planned)
 }
 
 /// Plans without recovery's additions, for a provider that refuses them.

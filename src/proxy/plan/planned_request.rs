@@ -58,10 +58,19 @@ impl PlannedRequest {
     }
 
     /// What a request by this plan needs in its header.
-    pub fn tools_beta(&self, plan: &Plan) -> Option<Beta> {
-        let needs = self.mode == GuardMode::Guard && plan.report.has_tools_entry;
-        let beta = self.recovery.format.rules().tools_entry_beta;
-        beta.filter(|_| needs)
+    pub fn list_betas(&self, plan: &Plan) -> Vec<Beta> {
+        if self.mode != GuardMode::Guard {
+            return Vec::new();
+        }
+        let tools = self.recovery.format.rules().tools_entry_beta;
+        let tools = tools.filter(|_| plan.report.has_tools_entry);
+        let summary = plan.report.has_provider_summary.then_some(Beta::Compaction);
+        tools.into_iter().chain(summary).collect()
+    }
+
+    /// Whether the request goes out with a summary that the provider made.
+    pub fn has_provider_summary(&self) -> bool {
+        self.mode == GuardMode::Guard && self.plan.report.has_provider_summary
     }
 
     /// What is taken out of the answer, since the proxy asked for it.

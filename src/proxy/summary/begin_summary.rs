@@ -11,8 +11,9 @@ use crate::{
         self, BackoffSubject, CompactionStep, JobOutcome, JobRequest, JobStart, Summariser,
         SummaryJob, SummaryRange,
     },
+    config::{SummaryMaker, profile::PastReasoning},
     conversation::edit::Edits,
-    guard::{self, GuardMemory},
+    guard::{self, Plan},
     proxy::{
         App, FollowedConversation, JudgedAnswer, PlannedRequest, SessionContext,
         plan::{
@@ -43,35 +44,44 @@ pub(in crate::proxy) fn begin_summary_after(
     if !due {
         return None;
     }
-    let (edits, memory) = (planned.request_edits(), planned.plan.memory.clone());
-    begin_summary(session, planned, source, edits, &memory)
+    let plan = planned.plan.clone();
+    begin_summary(session, planned, source, plan, true)
 }
 
 /// Begins a summary before the request is sent: of the conversation uncut, so that it has what a cut removes.
 pub(super) fn begin_summary_before(
     session: &SessionContext,
     planned: &mut PlannedRequest,
-    mut source: SummarySource,
+    source: SummarySource,
 ) -> Option<SummaryJob<SummarySource>> {
     let policy = planned.build_policy(&session.app);
     let recall = planned.to_knowledge(&source.conversation);
     let uncut = guard::plan_without_new_cuts(&source.conversation, &policy, recall);
-    source.tools_beta = planned.tools_beta(&uncut);
-    begin_summary(session, planned, source, uncut.edits, &uncut.memory)
+    begin_summary(session, planned, source, uncut, false)
 }
 
-/// Begins a summary of the source's conversation with these edits and the guard's memory of them.
+/// Begins a summary of the source's conversation as it is sent by `plan`. `is_answered`: it was sent so.
 fn begin_summary(
     session: &SessionContext,
     planned: &mut PlannedRequest,
-    source: SummarySource,
-    edits: Edits,
-    memory: &GuardMemory,
+    mut source: SummarySource,
+    plan: Plan,
+    is_answered: bool,
 ) -> Option<SummaryJob<SummarySource>> {
     let conversation = &source.conversation;
     let additions = planned.collect_injections(conversation);
     let policy = planned.build_policy(&session.app);
-    let range = compaction::find_summary_range(conversation, &policy, memory, &additions);
+    let range = compaction::find_summary_range(conversation, &policy, &plan.memory, &additions);
+    let is_bound = policy.profile.past_reasoning == PastReasoning::Refused;
+    let notes = source.target.provider.find_notes(&source.target.model);
+    let may_ask = session.app.config.compaction.by == SummaryMaker::Provider
+        && is_bound
+        && !notes.refuses_summaries;
+    let range_of_provider = range.filter(|_| may_ask);
+    let safe_cut = range_of_provider.and_then(|range| {
+        let least = range.boundary;
+        compaction::find_safe_cut(conversation, &plan, &additions, least, is_answered)
+    });
     let compaction = &mut planned.compaction;
     let Some(range) = range else {
         if compaction.is_ordered() {
@@ -80,33 +90,35 @@ fn begin_summary(
         compaction.settle_order();
         return None;
     };
-    begin_job(session, planned, source, edits, range)
+    source.betas = planned.list_betas(&plan);
+    begin_job(session, planned, source, plan.edits, range, safe_cut)
 }
 
 /// Begins the summary of a whole conversation, which its client compacts, without a part in the session's memory.
 pub(super) fn begin_whole_summary(
     session: &SessionContext,
     planned: &mut PlannedRequest,
-    source: SummarySource,
+    mut source: SummarySource,
 ) -> Option<SummaryJob<SummarySource>> {
     let key = session.inherited.lineage.compaction_key();
     // A running summary of the session is of an older part, and is not waited for.
     planned.compaction.order_whole_summary(key);
     let range = compaction::cover_before_last(&source.conversation, planned.raw_sent)?;
+    source.betas = planned.list_betas(&planned.plan);
     let edits = planned.request_edits();
-    begin_job(session, planned, source, edits, range)
+    begin_job(session, planned, source, edits, range, None)
 }
 
 /// Begins the job of this summary, or joins the one that an earlier try of the request began.
 fn begin_job(
     session: &SessionContext,
     planned: &mut PlannedRequest,
-    mut source: SummarySource,
+    source: SummarySource,
     edits: Edits,
     range: SummaryRange,
+    safe_cut: Option<u32>,
 ) -> Option<SummaryJob<SummarySource>> {
     let (app, inherited) = (&session.app, &session.inherited);
-    source.tools_beta = source.tools_beta.or(planned.tools_beta(&planned.plan));
     let conversation = Arc::clone(&source.conversation);
     let compaction = &mut planned.compaction;
     let target = source.target.clone();
@@ -152,6 +164,7 @@ fn begin_job(
         conversation,
         edits,
         range,
+        safe_cut: safe_cut.filter(|_| repeats),
         summariser: Summariser::for_model(&target, repeats, calibration, language, config, nonce),
         target,
         timeout: app.config.compaction.timeout,

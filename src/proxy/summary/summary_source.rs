@@ -9,7 +9,7 @@ use http::{
 };
 
 use crate::{
-    compaction::{SummaryClient, choose_summary_model},
+    compaction::{SummaryAsk, SummaryClient, choose_summary_model},
     conversation::{Conversation, edit::Rope},
     format::beta_header::Beta,
     http::limit::Hold,
@@ -34,7 +34,7 @@ pub struct SummarySource {
     /// The provider's cache was filled at markers of the proxy, and is read only at such markers.
     adds_markers: bool,
     /// What the conversation as it is sent needs in the header.
-    pub tools_beta: Option<Beta>,
+    pub betas: Vec<Beta>,
     /// The body's share of the bytes in flight.
     _hold: Hold,
 }
@@ -44,18 +44,19 @@ impl SummaryClient for SummarySource {
         &self,
         trace: &Trace,
         body: Bytes,
-        repeats_conversation: bool,
+        ask: SummaryAsk,
     ) -> Result<Response<Body>, UpstreamError> {
         let body = Rope::from(body);
         // Nothing reads what is written of a transcript.
-        let marked = (self.adds_markers && repeats_conversation)
+        let repeats = ask != SummaryAsk::OfTranscript;
+        let marked = (self.adds_markers && repeats)
             .then(|| self.conversation.add_cache_markers(&body, false));
         let body = marked.flatten().unwrap_or(body);
-        let betas = self.tools_beta.filter(|_| repeats_conversation);
-        let betas = betas.as_slice();
-        self.head
-            .send(trace, &self.target, Payload::Whole(body), betas)
-            .await
+        let mut betas = self.betas.clone();
+        betas.retain(|_| repeats);
+        betas.extend((ask == SummaryAsk::OfProvider).then_some(Beta::Compaction));
+        let body = Payload::Whole(body);
+        self.head.send(trace, &self.target, body, &betas).await
     }
 }
 
@@ -114,7 +115,7 @@ pub(super) fn summary_source(request: &ClientRequest, chat: &Target) -> Option<S
         target,
         head,
         adds_markers,
-        tools_beta: None,
+        betas: Vec::new(),
         _hold: hold,
     })
 }

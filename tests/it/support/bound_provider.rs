@@ -193,7 +193,7 @@ impl BoundSettings {
     }
 
     /// An answer: thinking, texts, calls of the client's tools and the proxy's.
-    pub(super) fn write_blocks(&self, body: &Value, random: &mut Random) -> Vec<Value> {
+    pub(crate) fn write_blocks(&self, body: &Value, random: &mut Random) -> Vec<Value> {
         let names = tool_names(body);
         let mut blocks = Vec::new();
         let think = |random: &mut Random, blocks: &mut Vec<Value>| {

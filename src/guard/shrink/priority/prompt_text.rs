@@ -44,7 +44,7 @@ pub(super) fn list_prompt_texts(
     plain: bool,
 ) -> Vec<PromptText> {
     let mut texts = Vec::new();
-    let mut messages = 0;
+    let mut messages = conversation.summarised;
     for (at, message) in conversation.items.iter().enumerate() {
         let system = message.is_pinned_system();
         messages += u32::from(!message.author.is_system());

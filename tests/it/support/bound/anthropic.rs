@@ -43,7 +43,10 @@ impl BoundModel {
             verdict.refuse(message);
         }
         let bad_change = self.find_bad_tool_change(version.as_ref(), body, betas);
-        for message in bad_change.into_iter().chain(find_bad_summary(body, betas)) {
+        for message in bad_change
+            .into_iter()
+            .chain(find_bad_summary(self, body, betas))
+        {
             verdict.refuse(message);
         }
         let prefix = Prefix::read(body, self.equates_strings);

@@ -64,6 +64,10 @@ pub(crate) struct BoundModel {
     pub(crate) serves: Option<String>,
     /// A text as a string and as the only block of a list are the same to the check. Not documented, so not assumed.
     pub(crate) equates_strings: bool,
+    /// Why each request for a summary on demand is refused.
+    pub(crate) order_fault: Option<&'static str>,
+    /// Why each request with such a summary is refused.
+    pub(crate) block_fault: Option<&'static str>,
 }
 
 impl Default for BoundModel {
@@ -74,6 +78,8 @@ impl Default for BoundModel {
             organization: 1,
             serves: None,
             equates_strings: false,
+            order_fault: None,
+            block_fault: None,
         }
     }
 }

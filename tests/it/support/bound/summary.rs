@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    BoundModel, Verdict,
+    BoundModel, Host, Verdict,
     prefix::{Digests, RECENT, digest_without},
     settings::ModelVersion,
 };
@@ -47,17 +47,35 @@ fn is_summary(block: &Value) -> bool {
     block["type"] == "compaction" && block["signature"].is_string()
 }
 
+/// Why the API refuses a request for a summary.
+fn find_bad_order(model: &BoundModel, body: &Value, has_beta: bool) -> Option<String> {
+    if !has_beta || model.host == Host::Bedrock {
+        return Some("compaction: Extra inputs are not permitted".to_owned());
+    }
+    let beside = REFUSED_BESIDE.iter().find(|name| !body[**name].is_null());
+    if let Some(name) = beside {
+        return Some(format!("compaction: cannot be combined with `{name}`"));
+    }
+    let entries = body["messages"].as_array().map_or(&[][..], Vec::as_slice);
+    let blocks = |entry: &Value| entry["content"].as_array().cloned().unwrap_or_default();
+    let is_new = |entry: &&Value| !blocks(entry).iter().all(is_summary);
+    let last = entries.iter().rfind(is_new);
+    let has_call = |entry: &Value| blocks(entry).iter().any(|it| it["type"] == "tool_use");
+    let fault = match last {
+        None => "compaction_nothing_to_summarize",
+        Some(last) if last["role"] == "assistant" && has_call(last) => "compaction_incomplete_turn",
+        Some(_) => model.order_fault?,
+    };
+    Some(fault.to_owned())
+}
+
 /// Why the API refuses a request for a summary, or with one.
-pub(super) fn find_bad_summary(body: &Value, betas: &str) -> Option<String> {
+pub(super) fn find_bad_summary(model: &BoundModel, body: &Value, betas: &str) -> Option<String> {
     let has_beta = betas.split(',').any(|it| it.trim() == BETA);
-    if !body["compaction"].is_null() {
-        if !has_beta {
-            return Some("compaction: Extra inputs are not permitted".to_owned());
-        }
-        let beside = REFUSED_BESIDE.iter().find(|name| !body[**name].is_null());
-        if let Some(name) = beside {
-            return Some(format!("compaction: cannot be combined with `{name}`"));
-        }
+    if !body["compaction"].is_null()
+        && let Some(fault) = find_bad_order(model, body, has_beta)
+    {
+        return Some(fault);
     }
     let entries = body["messages"].as_array().into_iter().flatten();
     let places = entries.enumerate().flat_map(|(entry, message)| {
@@ -69,7 +87,7 @@ pub(super) fn find_bad_summary(body: &Value, betas: &str) -> Option<String> {
     let mut found = places.filter(|(_, _, block)| is_summary(block));
     let (entry, place, block) = found.next()?;
     let fault = match Summary::read(block) {
-        _ if !has_beta => {
+        _ if !has_beta || model.host == Host::Bedrock => {
             return Some(format!(
                 "messages.{entry}.content.{place}: 'compaction' is not one of the expected content block types"
             ));
@@ -80,7 +98,7 @@ pub(super) fn find_bad_summary(body: &Value, betas: &str) -> Option<String> {
         Some(it) if it.content != digest_without(block, "signature") => {
             "compaction_content_mismatch"
         }
-        Some(_) => return None,
+        Some(_) => model.block_fault?,
     };
     Some(fault.to_owned())
 }

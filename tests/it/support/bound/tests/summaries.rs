@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{BOUND, Talk};
+use crate::support::bound::Host;
 
 type Change = dyn Fn(&mut Talk);
 
@@ -111,4 +112,16 @@ fn a_request_for_a_summary_stands_alone() {
     talk.assert_valid();
     talk.body["context_management"] = Value::Array(Vec::new());
     assert!(talk.judge().message().contains("cannot be combined"));
+    talk.body["context_management"].take();
+    let answer = talk.messages().len() - 1;
+    assert_eq!(talk.messages()[answer]["role"], "user");
+    let mut open = talk.clone();
+    open.messages().truncate(answer);
+    assert!(open.judge().message().contains("incomplete_turn"));
+    talk.model.host = Host::Bedrock;
+    assert!(talk.judge().message().contains("Extra inputs"));
+    let mut summary = summarized(SAFE);
+    summary.messages().truncate(1);
+    summary.body["compaction"] = json!({"type": "summarize"});
+    assert!(summary.judge().message().contains("nothing_to_summarize"));
 }
