@@ -38,6 +38,9 @@ pub(crate) struct BoundLog {
     pub(crate) exchanges: Vec<(Value, Vec<Value>)>,
 }
 
+/// The provider's list of models, in the form of Anthropic's. No rule knows the names of the newest two.
+const MODELS: &str = include_str!("../../data/models/anthropic.json");
+
 /// What the API's summaries say.
 const SUMMARY: &str = "The hull has leaks; the bow is mended, the deck is next.";
 
@@ -84,6 +87,15 @@ impl BoundSettings {
         script: impl Fn(&Value, usize) -> Vec<Value>,
         log: &mut BoundLog,
     ) -> Vec<ProviderStep> {
+        if request.line.starts_with("GET /v1/models ") {
+            let has_version = request.header("anthropic-version").is_some();
+            let status = if has_version {
+                "200 OK"
+            } else {
+                "400 Bad Request"
+            };
+            return vec![answer(status, "", MODELS)];
+        }
         log.requests += 1;
         let body = parse_value(&request.body).unwrap();
         log.exchanges.push((body.clone(), Vec::new()));
