@@ -24,6 +24,8 @@ pub(crate) struct BoundLog {
     pub(crate) refused: Vec<String>,
     /// Stale reasoning that was sent, whether or not it was refused.
     pub(crate) stale: usize,
+    /// Entries of reasoning that the model of the newest request forgot by its rule.
+    pub(crate) forgotten: usize,
     /// Rules that a request broke, strictly.
     pub(crate) broken: Vec<String>,
     /// Answered requests whose open round came with its thinking, and those without.
@@ -121,7 +123,10 @@ impl BoundSettings {
         let cleared = applied.iter().map(|it| it["cleared_input_tokens"].as_u64());
         let cleared: u64 = cleared.map(Option::unwrap_or_default).sum();
         log.cleared += cleared as usize;
-        let tokens = (request.body.len() / 3).saturating_sub(cleared as usize);
+        let forgotten = verdict.list_forgotten().map(|it| it.to_string().len());
+        let read = request.body.len() - forgotten.sum::<usize>();
+        let tokens = (read / 3).saturating_sub(cleared as usize);
+        log.forgotten = verdict.list_forgotten().count();
         if tokens > self.window {
             log.too_long += 1;
             return vec![self.refuse_length(tokens)];
