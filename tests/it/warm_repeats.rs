@@ -1,5 +1,7 @@
 //! Repeats that only warm the provider's cache go out as the session's last request did, and leave no trace in the session.
 
+mod traces;
+
 use http::Method;
 use plimsoll::{
     conversation::{FORMATS, Format},
