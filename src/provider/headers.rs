@@ -128,6 +128,16 @@ pub fn place_key(headers: &mut HeaderMap, provider: &ProviderConfig, format: For
     }
 }
 
+/// The headers of the proxy's own request for a provider's list of models. Anthropic's list is that of its Messages.
+pub(super) fn write_for_list(provider: &ProviderConfig) -> HeaderMap {
+    let mut headers = filter_for_provider(&HeaderMap::new(), provider, false, true);
+    place_key(&mut headers, provider, Format::Messages);
+    if provider.profile.name == "anthropic" && !headers.contains_key("anthropic-version") {
+        headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
+    }
+    headers
+}
+
 /// The headers for the client.
 ///
 /// SECURITY: a length beside a transfer coding is not that of the body and is dropped (RFC 9112, 6.3):

@@ -20,7 +20,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use http::{HeaderMap, Method, StatusCode};
+use http::{Method, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use serde_json::Value;
 use thiserror::Error;
@@ -68,16 +68,23 @@ struct ModelList {
     asking: bool,
     /// When to ask again; `None` before the first answer or failure.
     due: Option<Instant>,
-    models: BTreeMap<String, Bounds>,
+    models: BTreeMap<String, ListedModel>,
     /// The windows with which models were loaded last. A model that was unloaded is loaded with the same window again.
-    loaded: BTreeMap<String, Bounds>,
+    loaded: BTreeMap<String, ListedModel>,
 }
 
 /// What a provider lists.
 #[derive(Debug, Default)]
 struct Listed {
-    models: BTreeMap<String, Bounds>,
-    loaded: BTreeMap<String, Bounds>,
+    models: BTreeMap<String, ListedModel>,
+    loaded: BTreeMap<String, ListedModel>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct ListedModel {
+    bounds: Bounds,
+    /// It thinks, and refuses to be asked not to.
+    always_thinks: bool,
 }
 
 impl ModelLists {
@@ -85,9 +92,8 @@ impl ModelLists {
     pub(super) fn find_bounds(&self, endpoint: &str, model: &str) -> Option<Bounds> {
         let lists = self.lists.lock();
         let list = lists.get(endpoint)?;
-        list.find_loaded(model)
-            .or_else(|| list.models.get(model))
-            .copied()
+        let known = list.find_loaded(model);
+        Some(known.or_else(|| list.models.get(model))?.bounds)
     }
 
     /// The bounds of the only listed model; `None`: there are several, or none.
@@ -97,7 +103,7 @@ impl ModelLists {
         let mut models = list.models.iter();
         let (name, only) = models.next()?;
         let only = list.find_loaded(name).unwrap_or(only);
-        models.next().is_none().then_some(*only)
+        models.next().is_none().then_some(only.bounds)
     }
 
     /// Whether the provider is being asked for the first time.
@@ -127,6 +133,9 @@ impl ModelLists {
     pub(super) async fn ask_provider(&self, provider: &Provider) -> Result<usize, ModelListError> {
         let listed = timeout(MAX_TIME, fetch_model_list(provider)).await;
         let listed = listed.unwrap_or(Err(ModelListError::TooMuch));
+        if let Ok(Listed { models, .. }) = &listed {
+            note_traits(provider, models);
+        }
         let mut lists = self.lists.lock();
         let list = lists.entry(Arc::clone(&provider.endpoint)).or_default();
         let fresh_for = match provider.config.profile.loaded_models {
@@ -169,7 +178,7 @@ impl ModelList {
     }
 
     /// The window of a loaded model. Ollama calls it by its tag, also where the client does not.
-    fn find_loaded(&self, model: &str) -> Option<&Bounds> {
+    fn find_loaded(&self, model: &str) -> Option<&ListedModel> {
         let latest = || self.loaded.get(&format!("{model}:latest"));
         self.loaded.get(model).or_else(latest)
     }
@@ -184,7 +193,9 @@ impl ModelList {
         self.due = Some(now + if listed.is_ok() { fresh_for } else { PAUSE });
         let Listed { models, loaded } = listed?;
         self.models = models;
-        let loaded = loaded.into_iter().filter(|(_, it)| it.window.is_some());
+        let loaded = loaded
+            .into_iter()
+            .filter(|(_, it)| it.bounds.window.is_some());
         self.loaded.extend(loaded);
         self.loaded.retain(|id, _| self.models.contains_key(id));
         Ok(self.models.len())
@@ -192,6 +203,15 @@ impl ModelList {
 
     fn is_due(&self, now: Instant) -> bool {
         !self.asking && self.due.is_none_or(|due| now >= due)
+    }
+}
+
+/// Notes what the list says of its models beside their windows.
+fn note_traits(provider: &Provider, models: &BTreeMap<String, ListedModel>) {
+    for (id, model) in models {
+        if provider.find_notes(id).always_thinks != model.always_thinks {
+            provider.change_notes(id, |it| it.always_thinks = model.always_thinks);
+        }
     }
 }
 
@@ -211,12 +231,11 @@ async fn fetch_model_list(provider: &Provider) -> Result<Listed, ModelListError>
 async fn fetch_models(
     provider: &Provider,
     path: &str,
-) -> Result<BTreeMap<String, Bounds>, ModelListError> {
-    let none = HeaderMap::new();
+) -> Result<BTreeMap<String, ListedModel>, ModelListError> {
     let outgoing = OutgoingRequest {
         method: Method::GET,
         path: path.to_owned(),
-        headers: headers::filter_for_provider(&none, &provider.config, false, true),
+        headers: headers::write_for_list(&provider.config),
         body: Payload::Empty,
         model: None,
     };
@@ -230,7 +249,7 @@ async fn fetch_models(
 }
 
 /// All models of a list, in any of the shapes seen at providers. `None`: it is no list.
-fn parse_model_list(body: &[u8]) -> Option<BTreeMap<String, Bounds>> {
+fn parse_model_list(body: &[u8]) -> Option<BTreeMap<String, ListedModel>> {
     let body: Value = serde_json::from_slice(body).ok()?;
     // llama.cpp has `models` too, but its windows only in `data`.
     let list = body.as_array().or_else(|| body.get("data")?.as_array());
@@ -239,13 +258,26 @@ fn parse_model_list(body: &[u8]) -> Option<BTreeMap<String, Bounds>> {
         let mut keys = ["id", "name", "model"].into_iter();
         let id = keys.find_map(|key| model.get(key)?.as_str())?;
         let is_valid = (1..=MAX_ID_BYTES).contains(&id.len()) && !id.contains(char::is_control);
-        is_valid.then(|| (id.to_owned(), parse_bounds(model)))
+        let listed = || ListedModel {
+            bounds: parse_bounds(model),
+            always_thinks: always_thinks(model),
+        };
+        is_valid.then(|| (id.to_owned(), listed()))
     });
     Some(models.take(MAX_MODELS).collect())
 }
 
+/// Whether a list in the form of Anthropic's says that a model thinks, and that a request which switches thinking off gets
+/// a 400 (`capabilities`; the reference of the models' API, November 2026). Without these members it does not say so.
+fn always_thinks(model: &Value) -> bool {
+    let is_supported = |path| model.pointer(path).and_then(Value::as_bool);
+    is_supported("/capabilities/thinking/supported") == Some(true)
+        && is_supported("/capabilities/thinking/types/disabled/supported") == Some(false)
+}
+
 /// The least of the named windows: a model's largest window and the loaded one may be side by side.
-/// llama.cpp's `meta.n_ctx_train` is no window: the server may have been started with less.
+/// llama.cpp's `meta.n_ctx_train` is no window: the server may have been started with less. Anthropic names the whole window
+/// by its largest prompt.
 fn parse_bounds(model: &Value) -> Bounds {
     const CONTEXT: [&str; 6] = [
         "/context_length",
@@ -261,6 +293,8 @@ fn parse_bounds(model: &Value) -> Bounds {
     };
     let window = CONTEXT.into_iter().filter_map(tokens).min();
     let input = tokens("/max_input_tokens").or_else(|| tokens("/input_length"));
+    let is_anthropic = model.get("type").is_some_and(|kind| kind == "model");
+    let window = window.or(input.filter(|_| is_anthropic));
     Bounds {
         window,
         input: input.filter(|input| window.is_none_or(|window| *input < window)),

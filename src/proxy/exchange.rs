@@ -198,7 +198,9 @@ async fn inherit_session(
     let inherit = sessions.inherit_session(conversation, &tenant, hint.as_ref());
     let mut inherited = inherit.await;
     drop(span);
-    let may_repeat = options.class == ClaudeClass::WarmsCache || conversation.may_fill_cache();
+    let redeems = conversation.redeems_credit();
+    let may_repeat =
+        redeems || options.class == ClaudeClass::WarmsCache || conversation.may_fill_cache();
     let repeated = may_repeat.then(|| {
         let digest = inherited.lineage.digest_prompt(conversation);
         app.last_requests.find(digest)
@@ -208,7 +210,7 @@ async fn inherit_session(
         inherited.session = last.session;
     }
     let is_auxiliary = [ClaudeClass::Auxiliary, ClaudeClass::WarmsCache].contains(&options.class);
-    if repeated.is_some() || is_auxiliary {
+    if repeated.is_some() && !redeems || is_auxiliary {
         inherited.store_nothing();
     }
     if inherited.lineage.stores_state() {

@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use plimsoll::guard::profile::find_profile;
+use plimsoll::{config::Auth, guard::profile::find_profile};
 
 use crate::support::{
     bound::{BoundApi, BoundModel},
@@ -96,6 +96,29 @@ async fn no_request_of_an_agent_is_refused() {
             log.recent_kept,
             log.recent
         );
+    }
+}
+
+/// A model whose name no rule knows: where the provider's list says that it always thinks, no request is refused. Without the
+/// list, refusals teach it.
+#[tokio::test]
+async fn the_list_of_models_says_whose_reasoning_may_be_bound() {
+    for asks in [true, false] {
+        let ask = |proxy: ProxyBuilder| {
+            proxy.providers(|it| {
+                it.auth = Auth::None;
+                it.ask_models = Some(asks);
+            })
+        };
+        let mut session = AgentSession::start(0, "up/claude-saga-1", 0, ask).await;
+        let client = session._proxy.client();
+        let listed = client.get("/v1/models").await;
+        let listed = listed.text();
+        assert_eq!(listed.contains("up/claude-saga-1"), asks, "{listed}");
+        session.agent.steps(60).await;
+        let log = session.take_log();
+        assert_eq!(log.broken, Vec::<String>::new());
+        assert_eq!(log.refused.is_empty(), asks, "{:?}", log.refused);
     }
 }
 

@@ -9,6 +9,7 @@ mod languages;
 mod profiles;
 mod replicas;
 mod secrets;
+mod storeless;
 mod story;
 mod switches;
 mod traced;

@@ -1,5 +1,7 @@
 //! Repeats that only warm the provider's cache go out as the session's last request did, and leave no trace in the session.
 
+mod traces;
+
 use http::Method;
 use plimsoll::{
     conversation::{FORMATS, Format},
@@ -333,4 +335,55 @@ async fn a_repeat_with_the_guard_off_goes_out_as_it_came() {
     assert_ne!(sent[0], body["messages"], "the result is shortened");
     assert_eq!(sent[1], sent[0]);
     assert_eq!(sent[2], body["messages"]);
+}
+
+/// A refused request of Messages, repeated at another model with the credit of the refusal, goes out as it was, however the
+/// other model would have it cut, unless that has no room for it; and the session goes on from the repeat.
+#[tokio::test]
+async fn a_repeat_with_a_credit_goes_out_as_the_refused_request_and_is_a_turn() {
+    let profile = find_profile("anthropic").unwrap();
+    for (with_token, window) in [(true, 4 * WINDOW), (false, 4 * WINDOW), (true, WINDOW / 2)] {
+        let model = ModelSetup::new(WINDOW).profile(profile).start(reply).await;
+        let proxy = model.provider.proxy().providers(|provider| {
+            if provider.base_url.is_some() {
+                provider.profile = profile;
+            }
+        });
+        // By itself, a model with a larger window would be sent more of the conversation.
+        let proxy = proxy.model("m", model_with_window(WINDOW));
+        let proxy = proxy.model("other", model_with_window(window));
+        let proxy = proxy.start().await;
+        let client = proxy.client();
+        let (mut messages, mut differing) = (vec![say("system", "SYSTEM"), say("user", "TASK")], 0);
+        let mut sessions = Vec::new();
+        for nth in 0..REQUESTS {
+            let function = json!({"name": "f", "parameters": {"type": "object"}});
+            let tools = json!([{"type": "function", "function": function}]);
+            let body =
+                json!({"model": "m", "messages": messages, "tools": tools, "max_tokens": 900});
+            let body = translate_chat(body.to_string().as_bytes(), Format::Messages, false);
+            let mut body: Value = serde_json::from_slice(&body).unwrap();
+            body["model"] = "m".into();
+            sessions.push(send(&client, Format::Messages, &body, &[]).await.0);
+            let sent = model.bodies().await.pop().unwrap();
+            body["model"] = "other".into();
+            if with_token {
+                body["fallback_credit_token"] = "opaque".into();
+            }
+            sessions.push(send(&client, Format::Messages, &body, &[]).await.0);
+            let repeated = model.bodies().await.pop().unwrap();
+            assert_eq!(repeated["model"], "other");
+            assert_eq!(repeated.get("fallback_credit_token").is_some(), with_token);
+            differing += usize::from(prompt(&repeated) != prompt(&sent));
+            messages.extend(step(nth));
+        }
+        // Without a token it is a request like any other.
+        let goes_out_as_sent = with_token && window > WINDOW;
+        assert_eq!(differing == 0, goes_out_as_sent, "{differing} differ");
+        sessions.dedup();
+        assert!(!with_token || sessions.len() == 1, "{sessions:?}");
+        if with_token {
+            model.assert_no_faults();
+        }
+    }
 }

@@ -72,6 +72,13 @@ impl Conversation {
         self.fills_cache() || self.largest_answer_cap().is_some_and(|cap| cap <= least)
     }
 
+    /// Whether the request repeats one that another model refused, with the credit for its cached prompt
+    /// (`fallback_credit_token`): it must be sent as that one was.
+    pub fn redeems_credit(&self) -> bool {
+        let token = || self.find_field_of_kind("fallback_credit_token", JsonKind::String);
+        by_format!(self.format, Messages => token().is_some(); else Chat | Responses => false)
+    }
+
     /// The id that the client's own metadata give the thread: Codex' `client_metadata`.
     pub fn client_thread(&self) -> Option<String> {
         by_format!(self.format,

@@ -16,7 +16,7 @@ fn check(model: &str, context: u32, input: u32) {
     };
     let body = format!(r#"{{"object":"list","data":[{{"id":"m",{model}}}]}}"#);
     let found = parse_model_list(body.as_bytes()).unwrap();
-    assert_eq!(found["m"], expected, "{model}");
+    assert_eq!(found["m"].bounds, expected, "{model}");
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn impossible_windows_are_not_read() {
 
 #[test]
 fn lists_come_in_several_shapes() {
-    let window = |body: &str| parse_model_list(body.as_bytes()).map(|list| list["m"].window);
+    let window = |body: &str| parse_model_list(body.as_bytes()).map(|list| list["m"].bounds.window);
     let model = r#"{"id":"m","context_length":8192}"#;
     assert_eq!(window(&format!("[{model}]")), Some(Some(8_192)));
     let models = format!(r#"{{"models":[{model}]}}"#);
@@ -76,6 +76,37 @@ fn lists_come_in_several_shapes() {
     assert_eq!(parse_model_list(mixed.as_bytes()).unwrap().len(), 1);
     for none in ["", "<html>", "{}", r#"{"data":{}}"#, "null", "7"] {
         assert_eq!(parse_model_list(none.as_bytes()), None, "{none}");
+    }
+}
+
+#[test]
+fn anthropic_names_the_whole_window_by_the_largest_prompt() {
+    let body =
+        br#"{"data":[{"type":"model","id":"m","max_input_tokens":400000,"max_tokens":64000}]}"#;
+    let bounds = parse_model_list(body).unwrap()["m"].bounds;
+    assert_eq!((bounds.window, bounds.input), (Some(400_000), None));
+}
+
+#[test]
+fn a_model_always_thinks_only_where_its_list_says_so() {
+    let says = |thinking: &str| {
+        let body = format!(r#"[{{"id":"m","capabilities":{{"thinking":{thinking}}}}}]"#);
+        parse_model_list(body.as_bytes()).unwrap()["m"].always_thinks
+    };
+    assert!(says(
+        r#"{"supported":true,"types":{"disabled":{"supported":false}}}"#
+    ));
+    for thinking in [
+        r#"{"supported":true,"types":{"disabled":{"supported":true}}}"#,
+        r#"{"supported":false,"types":{"disabled":{"supported":false}}}"#,
+        r#"{"types":{"disabled":{"supported":false}}}"#,
+        r#"{"supported":true,"types":{"disabled":{"supported":"false"}}}"#,
+        r#"{"supported":true,"types":{"adaptive":{"supported":true},"enabled":{"supported":false}}}"#,
+        r#"{"supported":true,"types":[]}"#,
+        "true",
+        "null",
+    ] {
+        assert!(!says(thinking), "{thinking}");
     }
 }
 

@@ -40,9 +40,15 @@ impl Target {
         LessonKey::new(&self.provider.endpoint, &self.model, self.scope)
     }
 
-    /// The provider's profile, as this model has it.
+    /// The provider's profile, as this model has it: by its name, else by what the provider's list says of it.
     pub fn profile(&self) -> &'static Profile {
-        self.provider.config.profile.for_model(&self.model)
+        let profile = self.provider.config.profile;
+        let by_name = profile.for_model(&self.model);
+        let is_unknown = by_name == profile;
+        match is_unknown && self.provider.find_notes(&self.model).always_thinks {
+            true => profile.with_constant_thinking(),
+            false => by_name,
+        }
     }
 
     /// How the model counts tokens. The provider's name for it decides, whatever alias the client used.

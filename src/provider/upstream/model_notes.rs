@@ -1,4 +1,4 @@
-//! What the answers of a provider taught about one of its models, windows apart.
+//! What the answers of a provider, and its list of models, taught about one of its models, windows apart.
 //!
 //! An answer to a request with cache markers of the proxy proves that they are taken. An answer to the same request
 //! without them suggests that they are refused: the refusal before it may have had a reason that passed, so what is known
@@ -19,6 +19,8 @@ pub struct ModelNotes {
     pub refuses_to_drop_thinking: bool,
     /// It makes no summaries of its own, or does not take them back.
     pub refuses_summaries: bool,
+    /// It always thinks, as the provider's list of models says.
+    pub always_thinks: bool,
     /// It reads the reasoning of the running turn only, unless a request says otherwise (Responses).
     pub forgets_turns: bool,
     /// Which answers of a request get members that they lack, whatever the model's name says.

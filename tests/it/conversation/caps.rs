@@ -122,6 +122,45 @@ async fn a_refusal_that_counts_prompt_and_cap_lowers_the_cap() {
     assert!(header(&came, "actions").starts_with("clamped="));
 }
 
+/// OpenRouter counts some per cent more than the provider, and refuses a short prompt for its answer cap.
+#[tokio::test]
+async fn at_openrouter_the_cap_shrinks_and_the_conversation_stays() {
+    let up = ScriptedProvider::start_answering(|seen| {
+        let body: Value = serde_json::from_slice(&seen.body).unwrap();
+        let prompt = body["messages"].to_string().len() as u64 / 2;
+        let asked = body["max_tokens"].as_u64().unwrap();
+        if prompt + asked <= WINDOW {
+            let message = json!({"content": "done"});
+            return vec![answer("200 OK", "", completion(&message, u32::try_from(prompt).ok()))];
+        }
+        let message = format!(
+            "This endpoint's maximum context length is {WINDOW} tokens. However, you requested about {} tokens \
+             ({prompt} of text input, {asked} in the output). Please reduce the length of either one, or use the \
+             context-compression plugin to compress your prompt automatically.",
+            prompt + asked
+        );
+        let error = json!({"error": {"message": message, "code": 400, "metadata": {"provider_name": null}}});
+        vec![answer("400 Bad Request", "", error.to_string())]
+    })
+    .await;
+    let profile = plimsoll::guard::profile::find_profile("openrouter").unwrap();
+    let proxy = proxy_before(&up, 65_536).providers(|provider| provider.profile = profile);
+    let proxy = proxy.start().await;
+    // About a fifth of the window.
+    let mut talk = long_talk(&proxy, 28_000, 64_000);
+    let came = talk.say("Go on.").await;
+    assert_eq!(came.status, 200, "{}", came.text());
+    let actions = header(&came, "actions");
+    assert!(
+        actions.starts_with("clamped=") && !actions.contains("dropped"),
+        "{actions}"
+    );
+    let seen = up.last_request();
+    let sent: Value = serde_json::from_slice(&seen.body).unwrap();
+    assert!(cap(&seen) > 40_000, "{actions}");
+    assert!(sent["messages"].as_array().unwrap().len() > 20, "{actions}");
+}
+
 #[tokio::test]
 async fn a_cap_as_large_as_an_unknown_window_is_lowered_after_a_refusal() {
     let up = strict_engine(3.0, "stop").await;

@@ -24,6 +24,8 @@ pub(crate) struct BoundLog {
     pub(crate) refused: Vec<String>,
     /// Stale reasoning that was sent, whether or not it was refused.
     pub(crate) stale: usize,
+    /// Entries of reasoning that the model of the newest request forgot by its rule.
+    pub(crate) forgotten: usize,
     /// Rules that a request broke, strictly.
     pub(crate) broken: Vec<String>,
     /// Answered requests whose open round came with its thinking, and those without.
@@ -37,6 +39,9 @@ pub(crate) struct BoundLog {
     /// Each request, and the blocks of its answer: none where it was refused.
     pub(crate) exchanges: Vec<(Value, Vec<Value>)>,
 }
+
+/// The provider's list of models, in the form of Anthropic's. No rule knows the names of the newest two.
+const MODELS: &str = include_str!("../../data/models/anthropic.json");
 
 /// What the API's summaries say.
 const SUMMARY: &str = "The hull has leaks; the bow is mended, the deck is next.";
@@ -84,6 +89,15 @@ impl BoundSettings {
         script: impl Fn(&Value, usize) -> Vec<Value>,
         log: &mut BoundLog,
     ) -> Vec<ProviderStep> {
+        if request.line.starts_with("GET /v1/models ") {
+            let has_version = request.header("anthropic-version").is_some();
+            let status = if has_version {
+                "200 OK"
+            } else {
+                "400 Bad Request"
+            };
+            return vec![answer(status, "", MODELS)];
+        }
         log.requests += 1;
         let body = parse_value(&request.body).unwrap();
         log.exchanges.push((body.clone(), Vec::new()));
@@ -109,7 +123,10 @@ impl BoundSettings {
         let cleared = applied.iter().map(|it| it["cleared_input_tokens"].as_u64());
         let cleared: u64 = cleared.map(Option::unwrap_or_default).sum();
         log.cleared += cleared as usize;
-        let tokens = (request.body.len() / 3).saturating_sub(cleared as usize);
+        let forgotten = verdict.list_forgotten().map(|it| it.to_string().len());
+        let read = request.body.len() - forgotten.sum::<usize>();
+        let tokens = (read / 3).saturating_sub(cleared as usize);
+        log.forgotten = verdict.list_forgotten().count();
         if tokens > self.window {
             log.too_long += 1;
             return vec![self.refuse_length(tokens)];

@@ -104,6 +104,8 @@ pub(crate) struct Verdict {
     pub(crate) transformations: Vec<Value>,
     /// Reasoning that the model reads, in order, by its path.
     pub(crate) read: Vec<String>,
+    /// Entries of `input` with reasoning of earlier turns, which the model forgets by its rule (Responses).
+    forgotten: Vec<usize>,
     /// Whether the answer tells its transformations.
     tells: bool,
     /// The request, in chat what the gateway makes of it.
@@ -123,6 +125,7 @@ impl Verdict {
             refusal: None,
             transformations: Vec::new(),
             read: Vec::new(),
+            forgotten: Vec::new(),
             tells: false,
             body,
             model,
@@ -135,6 +138,11 @@ impl Verdict {
     pub(crate) fn message(&self) -> &str {
         let message = self.refusal.as_ref().map(|it| &it["error"]["message"]);
         message.and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// What the model forgets: it is no part of the prompt.
+    pub(crate) fn list_forgotten(&self) -> impl Iterator<Item = &Value> {
+        self.forgotten.iter().map(|at| &self.body["input"][*at])
     }
 
     fn refuse(&mut self, message: impl Into<String>) {

@@ -1,4 +1,6 @@
 //! The check of OpenAI's Responses: stale reasoning is left out with 200, and reasoning without its follower is refused.
+//! Models before GPT-6.2 read the reasoning of the running turn only, unless a request asks for all, and say so of each older
+//! entry in each answer.
 
 use serde_json::{Value, json};
 
@@ -72,6 +74,14 @@ impl BoundModel {
         let mut verdict = Verdict::new(body, model);
         verdict.tells = checks;
         let items = read_items(&verdict.body);
+        let context = verdict.body["reasoning"]["context"].as_str();
+        let forgets = match context {
+            Some("current_turn") => true,
+            Some("all_turns") => false,
+            _ => version.is_some() && !checks,
+        };
+        let turn = items.iter().rposition(|item| item["role"] == "user");
+        let turn = turn.filter(|_| forgets).unwrap_or(0);
         let mut prefix = InputPrefix::new(&verdict.body);
         for (at, item) in items.iter().enumerate() {
             prefix.add(item);
@@ -101,6 +111,10 @@ impl BoundModel {
                 );
                 refuse(&mut verdict, "", message);
             }
+            if at < turn {
+                verdict.forgotten.push(at);
+                continue;
+            }
             let is_same = signature.tools == prefix.tools && signature.older == prefix.folded;
             if !checks || is_same && signature.model == name {
                 verdict.keep(&path, &signature);
@@ -112,9 +126,7 @@ impl BoundModel {
                 "prefix_mismatch"
             };
             verdict.fail(&path, reason.to_owned());
-            verdict.transformations.push(
-                json!({"type": "reasoning", "action": "removed", "reason": reason, "id": id}),
-            );
+            verdict.transformations.push(to_removal(&id, reason));
         }
         verdict
     }
@@ -167,11 +179,22 @@ impl BoundModel {
         let mut response = json!({"id": format!("resp_{nonce:016x}"), "object": "response", "status": "completed",
             "error": null, "incomplete_details": null, "model": body["model"], "output": output,
             "usage": {"input_tokens": 10, "output_tokens": 10, "total_tokens": 20}});
-        if verdict.tells {
-            response["input_transformations"] = verdict.transformations.clone().into();
+        let mut removals = verdict.transformations.clone();
+        removals.extend(verdict.list_forgotten().map(|item| {
+            let sealed = item["encrypted_content"].as_str();
+            let id = sealed.and_then(Signature::read).and_then(|it| it.item);
+            to_removal(&id.unwrap_or_default(), "turn_boundary")
+        }));
+        if verdict.tells || !removals.is_empty() {
+            response["input_transformations"] = removals.into();
         }
         response
     }
+}
+
+/// An entry of `input_transformations`.
+fn to_removal(id: &str, reason: &str) -> Value {
+    json!({"type": "reasoning", "action": "removed", "reason": reason, "id": id})
 }
 
 /// Stands in the id of an item before the id of the reasoning that it needs.

@@ -25,7 +25,7 @@ pub(super) struct ModelVersion {
 impl ModelVersion {
     pub(super) fn read(name: &str) -> Option<Self> {
         let name = name.to_lowercase();
-        let families = ["opus", "sonnet", "haiku", "fable", "mythos", "gpt"];
+        let families = ["opus", "sonnet", "haiku", "fable", "mythos", "saga", "gpt"];
         let family = families.into_iter().find(|family| name.contains(family))?;
         let behind = name.split_once(family)?.1.strip_prefix('-')?;
         let is_digit = |it: char| it.is_ascii_digit();
@@ -45,6 +45,8 @@ impl ModelVersion {
             "fable" => self.version >= (5, 1),
             "mythos" => self.version >= (5, 2),
             "gpt" => self.version >= (6, 2),
+            // A family of a later day.
+            "saga" => true,
             _ => self.version >= (5, 5),
         }
     }

@@ -131,7 +131,9 @@ impl Reply<'_> {
                 self.log.fault(format!("dropped: {dropped}"));
             }
         }
-        let tokens = (count_bytes(&body) as f64 / 3.0 * session.factor) as usize;
+        let forgotten = verdict.list_forgotten().map(count_bytes);
+        let read = count_bytes(&body) - forgotten.sum::<usize>();
+        let tokens = (read as f64 / 3.0 * session.factor) as usize;
         let cap = ["max_completion_tokens", "max_tokens", "max_output_tokens"];
         let cap = cap.iter().find_map(|name| body[*name].as_u64());
         let cap = cap.filter(|_| session.profile.checks_answer_cap());

@@ -72,6 +72,35 @@ fn stale_reasoning_is_dropped_and_told() {
 }
 
 #[test]
+fn older_models_forget_reasoning_of_earlier_turns_and_say_so_each_time() {
+    let mut talk = responses_talk("gpt-6.1-sol");
+    let ask = |talk: &mut Talk| {
+        items(talk).push(json!({"role": "user", "content": "Go on."}));
+        let judged = talk.judge();
+        let read = (judged.read.len(), judged.list_forgotten().count());
+        let answer = talk.ask(&[
+            json!({"type": "thinking", "thinking": "more"}),
+            json!({"type": "text", "text": "Yes."}),
+        ]);
+        let told = answer["input_transformations"].as_array().cloned();
+        let told = told.unwrap_or_default();
+        assert!(told.iter().all(|it| it["reason"] == "turn_boundary"));
+        let ids: Vec<Value> = told.iter().map(|it| it["id"].clone()).collect();
+        (read, ids)
+    };
+    let (read, first) = ask(&mut talk);
+    assert_eq!((read, first.len()), ((0, 6), 6));
+    let (read, second) = ask(&mut talk);
+    assert_eq!((read, &second[..6]), ((0, 7), &first[..]));
+    talk.body["reasoning"] = json!({"context": "all_turns"});
+    let (read, told) = ask(&mut talk);
+    assert_eq!((read, told.len()), ((8, 0), 0));
+    talk.body["model"] = "gpt-6.2-sol".into();
+    talk.body["reasoning"] = json!({"context": "current_turn"});
+    assert_eq!(talk.judge().list_forgotten().count(), 8);
+}
+
+#[test]
 fn older_models_read_all_reasoning() {
     let mut talk = responses_talk("gpt-5.6-sol");
     talk.body["tools"] = json!([]);
