@@ -83,8 +83,8 @@ mod tests {
     use super::*;
     use crate::conversation::Format;
 
-    /// Whether another task of the only worker runs while this much work is done.
-    fn lets_others_run(work: usize) -> bool {
+    /// Whether another task of the only worker runs while this much work is done; it waits so many seconds for that.
+    fn lets_others_run(work: usize, bound_s: u64) -> bool {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let runtime = builder.worker_threads(1).build().unwrap();
         let (tasks, (done, is_done)) = (Tasks::default(), mpsc::channel());
@@ -95,7 +95,7 @@ mod tests {
                 inner.spawn(async move {
                     let _ = other.send(());
                 });
-                let bound = Duration::from_secs(if work < LARGE_BODY { 1 } else { 60 });
+                let bound = Duration::from_secs(bound_s);
                 let ran = run_beside_tasks(work, || others.recv_timeout(bound).is_ok());
                 let _ = done.send(ran);
             });
@@ -106,8 +106,18 @@ mod tests {
 
     #[test]
     fn long_work_lets_other_tasks_run() {
-        assert!(lets_others_run(LARGE_BODY));
-        assert!(!lets_others_run(1_000));
+        assert!(lets_others_run(HUGE_BODY, 60));
+        assert!(!lets_others_run(1_000, 1));
+    }
+
+    #[tokio::test]
+    async fn where_much_is_done_at_once_only_the_longest_work_takes_more_threads() {
+        let cores = available_parallelism().map_or(1, NonZero::get);
+        let all = FREE_THREADS.acquire_many(cores as u32).await.unwrap();
+        let run = |work, bound_s| std::thread::spawn(move || lets_others_run(work, bound_s)).join();
+        assert!(!run(LARGE_BODY, 1).unwrap());
+        assert!(run(HUGE_BODY, 60).unwrap());
+        drop(all);
     }
 
     #[test]
