@@ -143,6 +143,10 @@ fn pin_task(conversation: &Conversation, units: &mut [Unit]) {
         return;
     };
     units[first].stays = true;
+    // A summary of the provider's own may stand in a message of the user's, before the task.
+    let pinned = find_pinned_end(units);
+    let pinned = units[..pinned].iter_mut().filter(|unit| is_user(unit));
+    pinned.for_each(|unit| unit.stays = true);
     if !conversation.format.rules().states_task_apart {
         return;
     }

@@ -108,6 +108,7 @@ fn the_task_is_the_first_user_message_and_the_last_that_follows_it_directly() {
             'u' => r#"{"role":"user","content":"u"}"#,
             'U' => &long,
             's' => r#"{"role":"system","content":"s"}"#,
+            'c' => r#"{"role":"user","content":[{"type":"compaction","content":"c"}]}"#,
             _ => r#"{"role":"assistant","content":"a"}"#,
         };
         let messages: Vec<&str> = roles.chars().map(message).collect();
@@ -129,4 +130,5 @@ fn the_task_is_the_first_user_message_and_the_last_that_follows_it_directly() {
     );
     assert_eq!(stays(Format::Responses, "a"), ".");
     assert_eq!(stays(Format::Chat, "suuauu"), "!!....");
+    assert_eq!(stays(Format::Messages, "cuuau"), "!!...");
 }

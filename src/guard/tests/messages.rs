@@ -11,6 +11,7 @@ mod thinking;
 mod tool_search;
 
 use proptest::prelude::*;
+use serde_json::json;
 
 use crate::{
     config::profile::{PROFILES, Profile, find_profile},
@@ -86,4 +87,20 @@ proptest! {
         let session = case.with_short_answers().session();
         MESSAGES.grow(&session, window, profile, &any_settings(seed), Some(seed));
     }
+}
+
+#[test]
+fn a_task_behind_a_summary_in_a_message_of_the_users_is_counted() {
+    let file = json!({"type": "document", "source": {"type": "url", "url": "https://x/y.pdf"}});
+    let body = json!({"model": "claude", "max_tokens": 1_024, "messages": [
+        {"role": "user", "content": [{"type": "compaction", "content": "So far, much is done."}]},
+        {"role": "user", "content": [{"type": "text", "text": "Read this. ".repeat(20)}, file]},
+        {"role": "assistant", "content": "It is read."},
+        {"role": "user", "content": [{"type": "text", "text": "And these."}, file, file]},
+    ]});
+    MESSAGES.check(
+        body.to_string().as_bytes(),
+        4_096,
+        find_profile("openai").unwrap(),
+    );
 }

@@ -79,6 +79,24 @@ proptest! {
     }
 }
 
+#[test]
+fn each_cleared_image_is_rounded_up_by_itself() {
+    let url = format!("data:image/png;base64,{}", "aGVsbG8gd29ybGQh".repeat(40));
+    let mut input = vec![json!({"role": "user", "content": "task"})];
+    for at in 0..40 {
+        let text = format!("answer {at}");
+        input
+            .push(json!({"role": "assistant", "content": [{"type": "output_text", "text": text}]}));
+        input.push(json!({"role": "user", "content": [
+            {"type": "input_text", "text": format!("look {at}")},
+            {"type": "input_image", "detail": "auto", "image_url": url},
+        ]}));
+    }
+    let body = json!({"model": "gpt-5.5", "max_output_tokens": 1_024, "input": input});
+    let profile = find_profile("openai").unwrap();
+    RESPONSES.check(body.to_string().as_bytes(), 16_384, profile);
+}
+
 /// The texts of an answer are shortened as one, and a provider refuses reasoning without what followed it.
 #[test]
 fn a_message_between_two_thoughts_never_vanishes() {

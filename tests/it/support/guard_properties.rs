@@ -172,10 +172,19 @@ impl WireFormat {
         // The provider's request has no annotations.
         let after = self.index(without_annotations(&after));
         let again = guard_again(&after, &policy, plan.report.budget.reserve);
-        // The plan counts a frame around a paragraph that has none, and rounds up each text that it adds.
+        // The plan counts a frame around a paragraph that has none, and those of answers that are read as one once nothing
+        // stands between them. It rounds up each text that it adds.
         let (now, said) = (again.report.raw_before, plan.report.raw_after);
+        let cleared = plan.report.cleared.as_ref();
+        let texts = cleared.map_or(0, |it| it.messages.len())
+            + plan.report.truncated.len()
+            + plan.report.texts.shortened.len();
+        let folded = plan.report.folded;
+        let joined = folded.map_or(0, |it| (it.kept + 1).saturating_sub(after.items.len()));
+        let frame = policy.token_weights().message_tokens() + 1;
+        let most = 16 + texts as u32 + joined as u32 * frame;
         assert!(
-            now <= said && said - now <= 16,
+            now <= said && said - now <= most,
             "{context}: {now} sent, {said} planned"
         );
         // Where all answers went, another message may be the last before the first one, and so the task.
