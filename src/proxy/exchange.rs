@@ -17,7 +17,7 @@
 //!    stored
 //!
 //! Each step passes its values to the next: a [`ClientRequest`], made ready for one candidate as a
-//! [`PlacedRequest`](super::PlacedRequest), with a [`PlannedRequest`](super::PlannedRequest) in it. An edited body is
+//! [`PlacedRequest`], with a [`PlannedRequest`](super::PlannedRequest) in it. An edited body is
 //! a rope of the client's bytes and new ones. Before an answer begins nothing has reached the client, so a step may
 //! still fail with an error of the proxy. The exception is a stream that waits for its summary (step 7).
 
