@@ -45,7 +45,7 @@ pub fn find_safe_cut(
         let (unit, item) = (&units[at], &conversation.items[units[at].messages.start]);
         let is_kept = at >= pinned && !unit.is_removable() || unit.kind == UnitKind::Other;
         let is_system = unit.kind == UnitKind::System && item.place != ItemPlace::Outside;
-        is_kept || is_system || unit.loader.is_some()
+        is_kept || is_system || unit.loader.is_some() || !unit.bound_messages().is_empty()
     };
     let end = (0..units.len())
         .find(|&at| holds(at))

@@ -69,6 +69,8 @@ pub struct Lineage {
     last_answer: u128,
     /// The next request may go on from the answer's id alone.
     is_held: bool,
+    /// The request names an answer before it, and may have nothing else of the conversation.
+    names_previous: bool,
     /// Newest first.
     pub(super) loose: Vec<LooseProbe>,
     /// Messages up to the last answer of this request, or the first message: a session that begins with this request may
@@ -156,6 +158,7 @@ impl Lineage {
             seed,
             last_answer,
             is_held: previous.is_some() || !conversation.sends_history(),
+            names_previous: previous.is_some(),
             loose: loose.collect(),
             shared,
             sketch: sketch_request(conversation),
@@ -184,6 +187,8 @@ impl Lineage {
         let id = id.map(|id| id_key(self.seed, id));
         let keys = has_content.then(|| loose_keys(self.seed, self.last_answer, answer));
         match (keys, id) {
+            // Its state knows only of what the request adds: no whole history may take it for that of its own beginning.
+            (_, id) if self.names_previous => id.map(|id| [id; 2]),
             (Some([alone, _]), Some(id)) => Some([alone, id]),
             (keys, id) => keys.or(id.map(|id| [id; 2])),
         }

@@ -97,10 +97,7 @@ pub fn plan_request(
     // If reasoning is bound, only the newest may stay, without a gap.
     let is_bound = policy.profile.past_reasoning == PastReasoning::Refused;
     let begins_anew = is_bound && foreign.last().is_some_and(|last| last.end == u32::MAX);
-    let notes = target.provider.find_notes(&target.model);
-    if !is_same_model(inherited, target) || notes.refuses_summaries {
-        compaction.write_out_summary(conversation.format);
-    }
+    write_out_foreign_block(followed, target, &mut compaction);
     let knowledge = SessionKnowledge {
         new_summary: compaction.new_summary(),
         is_cold: session.options.class == ClaudeClass::Turn
@@ -218,6 +215,18 @@ pub fn finish_answer(
     }
 }
 
+/// Makes a text of a provider's block that another model answers, or that this one refuses.
+fn write_out_foreign_block(
+    followed: FollowedConversation<'_>,
+    target: &Target,
+    compaction: &mut CompactionStep,
+) {
+    let notes = target.provider.find_notes(&target.model);
+    if !is_same_model(&followed.session.inherited, target) || notes.refuses_summaries {
+        compaction.write_out_summary(followed.conversation.format);
+    }
+}
+
 /// Takes over the outcome of a summary job, and plans with the summary where there is one.
 pub fn plan_with_summary(
     followed: FollowedConversation<'_>,
@@ -231,6 +240,7 @@ pub fn plan_with_summary(
             let user = summary_user(&session.inherited);
             session.app.summary_jobs.mark_used(&user);
         }
+        write_out_foreign_block(followed, &planned.target, &mut planned.compaction);
         planned.knowledge.new_summary = planned.compaction.new_summary();
         planned = replan_request(followed, planned);
     }
