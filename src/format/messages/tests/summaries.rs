@@ -28,7 +28,7 @@ fn what_stands_up_to_a_summary_and_the_question_behind_it_is_pinned() {
         (&[&*with_answer, QUESTION, STEP, RESULTS], 2, 2, false),
         (&[&*of_user, STEP, RESULTS, QUESTION], 1, 1, false),
         (&[&*of_user, QUESTION, STEP, RESULTS], 2, 2, false),
-        (&[TASK, STEP, RESULTS, head, QUESTION], 5, 2, true),
+        (&[TASK, STEP, RESULTS, head, QUESTION], 5, 4, true),
         // One that failed stands for nothing, and stays.
         (&[TASK, failed, QUESTION, STEP, RESULTS], 1, 2, false),
     ] {
