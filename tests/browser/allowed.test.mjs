@@ -75,7 +75,7 @@ test("a page of an allowed origin reads answers, streams, errors and the proxy's
   assert.match(events, /data: \[DONE\]/);
   const [refused, , why] = await read("chat.test", `${open.url}/v1/v1/models`);
   assert.equal(refused, 404);
-  assert.match(why, /\/v1\/models is meant/);
+  assert.match(why, /did you mean \/v1\/models\?/);
   assert.equal((await read("chat.test", `${open.url}/v1/models`))[0], 200);
 });
 
