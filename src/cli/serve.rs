@@ -23,8 +23,9 @@ use crate::{
     telemetry,
 };
 
-/// How long a thread that took over from a worker waits for more work. Each keeps what the allocator gave it for large bodies,
-/// and the polls of the settings keep a thread awake for which they come often enough.
+/// How long a thread of the blocking pool waits for work before it ends. Until then it keeps the memory that the allocator
+/// gave it for large bodies. The settings are polled on these threads twice a second, each time on the one that waited longest:
+/// with tokio's 10 s, a burst's threads would never end.
 const KEEP_ALIVE: Duration = Duration::from_millis(500);
 
 pub(super) fn run(flags: &Flags, environment: &Environment) -> CommandResult {

@@ -13,12 +13,12 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 /// it is all small messages. The other tasks of a worker would wait for that; to move them to another thread takes some 20 µs.
 const LARGE_BODY: usize = 256 << 10;
 
-/// What is smaller takes less than 20 ms. Where many do so much at once, it stays on its worker: each thread that did such
-/// work keeps some megabytes of the allocator's.
+/// What is smaller takes less than 20 ms. Where as many works as there are cores have left their workers, it stays on its own:
+/// each thread that does such work keeps some megabytes of memory for a while.
 const HUGE_BODY: usize = 4 << 20;
 
-/// Works that may leave their worker whatever their size.
-static FREE_THREADS: LazyLock<Semaphore> =
+/// One permit for each work on a large body that has left its worker; a huge one needs none.
+static HANDOVERS: LazyLock<Semaphore> =
     LazyLock::new(|| Semaphore::new(available_parallelism().map_or(1, NonZero::get)));
 
 /// Runs `work` on a body of so many bytes, or as much work by another measure
@@ -29,9 +29,9 @@ pub fn run_beside_tasks<T>(body_bytes: usize, work: impl FnOnce() -> T) -> T {
     if body_bytes < LARGE_BODY || !flavor.is_ok_and(|it| it == RuntimeFlavor::MultiThread) {
         return work();
     }
-    match FREE_THREADS.try_acquire() {
+    match HANDOVERS.try_acquire() {
         Err(_) if body_bytes < HUGE_BODY => work(),
-        _thread => tokio::task::block_in_place(work),
+        _permit => tokio::task::block_in_place(work),
     }
 }
 
@@ -113,7 +113,7 @@ mod tests {
     #[tokio::test]
     async fn where_much_is_done_at_once_only_the_longest_work_takes_more_threads() {
         let cores = available_parallelism().map_or(1, NonZero::get);
-        let all = FREE_THREADS.acquire_many(cores as u32).await.unwrap();
+        let all = HANDOVERS.acquire_many(cores as u32).await.unwrap();
         let run = |work, bound_s| std::thread::spawn(move || lets_others_run(work, bound_s)).join();
         assert!(!run(LARGE_BODY, 1).unwrap());
         assert!(run(HUGE_BODY, 60).unwrap());

@@ -117,7 +117,12 @@ impl UpstreamClient {
     ) -> Result<Response<Body>, UpstreamError> {
         let url = self.find_url(provider, &outgoing)?;
         let upgrades = outgoing.headers.contains_key(UPGRADE);
-        let client = if upgrades { &self.fresh } else { &self.pooled };
+        // A pooled connection may be closed as the request leaves, and this one is not sent again.
+        let is_once = matches!(outgoing.body, Payload::Once(_));
+        let client = match upgrades || is_once {
+            true => &self.fresh,
+            false => &self.pooled,
+        };
         let mut head = reqwest::Request::new(outgoing.method, url);
         *head.headers_mut() = outgoing.headers;
         let again = match &outgoing.body {

@@ -94,7 +94,7 @@ pub(super) fn make_known_providers() -> BTreeMap<String, ProviderConfig> {
         .collect()
 }
 
-/// The sections of the settings that say of the two what holds without any.
+/// The sections of a settings file that serve the two as a proxy without settings does.
 pub(in crate::config) fn write_known_sections() -> String {
     let write = |it: &KnownProvider| {
         format!(

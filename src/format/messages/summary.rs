@@ -11,8 +11,14 @@ use crate::{
     json::scan::{JsonScanner, Span},
 };
 
-/// What an answer to one reader cannot have, and what the API refuses beside [`SUMMARIZE`].
-const NOT_BESIDE: [&[u8]; 3] = [b"stream", b"stop_sequences", b"context_management"];
+/// What an answer to one reader cannot have, what the API refuses beside [`SUMMARIZE`], and what holds for the client's own
+/// request alone.
+const NOT_BESIDE: [&[u8]; 4] = [
+    b"stream",
+    b"stop_sequences",
+    b"context_management",
+    b"fallback_credit_token",
+];
 
 const SUMMARIZE: &str = r#""compaction":{"type":"summarize"}"#;
 

@@ -106,6 +106,14 @@ pub(super) async fn find_refusal(
     Ok((reply, refusal))
 }
 
+/// Some say of a prompt that is too long that it may be compacted.
+fn is_overflow(status: StatusCode, text: &Bytes) -> bool {
+    matches!(
+        overflow::detect_overflow(status, text),
+        OverflowVerdict::Overflow(_)
+    )
+}
+
 /// What an error refuses; the first rule that fits counts.
 fn judge_error(
     format: Format,
@@ -121,6 +129,7 @@ fn judge_error(
     let planned = placed.planned.as_deref();
     if planned.is_some_and(PlannedRequest::has_provider_summary)
         && let Some(refused) = detect_summary_refusal(status, text)
+        && (refused != SummaryRefusal::Unknown || !is_overflow(status, text))
     {
         return Some(Refusal::Summary(refused));
     }

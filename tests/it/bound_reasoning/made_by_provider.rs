@@ -307,6 +307,24 @@ async fn sessions_of_any_kind_are_refused_nothing() {
     }
 }
 
+/// What the client's program says in the midst of the list stays: the part with it is the model's to summarise.
+#[tokio::test]
+async fn a_system_entry_goes_into_no_block() {
+    const RULE: &str = "Never touch the rudder.";
+    let mut session = setup(1, 16_000, SummaryMaker::Provider).start().await;
+    session.agent.steps(10).await;
+    session.agent.push("system", RULE);
+    let outcome = session.run(80).await;
+    outcome.check("with a rule");
+    assert!(outcome.compacted > 0);
+    let bodies = outcome.log.exchanges.iter().map(|(body, _)| body);
+    let of_agent =
+        bodies.filter(|body| body["compaction"].is_null() && summary_key(body).is_none());
+    let since = of_agent.skip_while(|body| !body.to_string().contains(RULE));
+    let with_rule: Vec<bool> = since.map(|body| body.to_string().contains(RULE)).collect();
+    assert!(with_rule.len() > 70 && !with_rule.contains(&false));
+}
+
 /// Of each kind of refusal: whether the model is asked in its place, and whether the provider is asked again and again.
 #[tokio::test]
 async fn the_model_summarises_where_the_provider_does_not() {

@@ -207,6 +207,52 @@ async fn what_continues_a_thread_goes_out_once() {
     }
 }
 
+/// The client goes back to whole histories: what was cut before the thread is cut so still.
+#[tokio::test]
+async fn a_thread_leaves_the_cuts_of_its_session_alone() {
+    let up = ThreadServer::start().await;
+    let model = ModelConfig {
+        provider: Some("up".into()),
+        ..model_with_early_levels(WINDOW)
+    };
+    let proxy = up.provider.proxy().model("m", model);
+    let proxy = proxy.set(|config: &mut Config| config.recovery.enabled = false);
+    let proxy = proxy.start().await;
+    let mut agent = agent(&proxy);
+    let sent = || {
+        let body: Value = serde_json::from_slice(&up.provider.last_request().body).unwrap();
+        body["messages"].as_array().unwrap().clone()
+    };
+    let mut first = agent.ask().await;
+    for nth in 0..40 {
+        if first.action("dropped").is_some() {
+            break;
+        }
+        agent.push("assistant", first.message["content"].clone());
+        agent.push("user", words(1_500, nth));
+        first = agent.ask().await;
+    }
+    assert!(first.action("dropped").is_some(), "nothing was cut");
+    let before = sent();
+    agent.push("assistant", first.message["content"].clone());
+    agent.push("user", "Go on.");
+    create(&mut agent);
+    let created = agent.ask().await;
+    let mut whole = agent.fields.clone();
+    go_on(&mut agent, &id_of(&created.message), "And then?");
+    let continued = agent.ask().await;
+    whole.as_object_mut().unwrap().remove("thread");
+    agent.fields = whole;
+    for (answer, said) in [(created, "And then?"), (continued, "And now?")] {
+        agent.push("assistant", answer.message["content"].clone());
+        agent.push("user", said);
+    }
+    let back = agent.ask().await;
+    assert_eq!(back.header("session"), first.header("session"));
+    assert_eq!(sent()[..before.len()], before[..]);
+    up.assert_no_faults();
+}
+
 #[tokio::test]
 async fn what_cannot_have_arrived_is_tried_again_at_the_same_provider() {
     let up = ScriptedProvider::start().await;
