@@ -187,7 +187,7 @@ impl Lineage {
         let id = id.map(|id| id_key(self.seed, id));
         let keys = has_content.then(|| loose_keys(self.seed, self.last_answer, answer));
         match (keys, id) {
-            // Its state knows only of what the request adds: no whole history may take it for that of its own beginning.
+            // The state knows only what the request adds. So only its id finds it, and no request with a whole history.
             (_, id) if self.names_previous => id.map(|id| [id; 2]),
             (Some([alone, _]), Some(id)) => Some([alone, id]),
             (keys, id) => keys.or(id.map(|id| [id; 2])),

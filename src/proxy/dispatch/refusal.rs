@@ -106,7 +106,7 @@ pub(super) async fn find_refusal(
     Ok((reply, refusal))
 }
 
-/// Some say of a prompt that is too long that it may be compacted.
+/// Whether an error is about the length of the prompt. Such an error may advise the client to compact the conversation.
 fn is_overflow(status: StatusCode, text: &Bytes) -> bool {
     matches!(
         overflow::detect_overflow(status, text),
