@@ -55,6 +55,13 @@ impl SessionClient {
         if session.annotates {
             this.annotate_start();
         }
+        if session.leads_with_system {
+            let fields = this.fields();
+            let mut entry = user_entry(fields["instructions"].as_str().unwrap());
+            entry["role"] = "developer".into();
+            fields.as_object_mut().unwrap().remove("instructions");
+            fields["input"].as_array_mut().unwrap().insert(0, entry);
+        }
         this
     }
 
@@ -101,6 +108,31 @@ impl SessionClient {
             Self::Responses(agent) => agent.ask().await,
             Self::Chat(agent) => agent.ask().await,
         }
+    }
+
+    /// Sends the last request again, with the least answer, which only warms the provider's cache.
+    pub(super) async fn repeat(&mut self, api: BoundApi, says: bool) -> AgentGeneration {
+        let before = self.fields().clone();
+        let fields = self.fields();
+        match api {
+            BoundApi::Messages => fields["max_tokens"] = usize::from(!says).into(),
+            _ if says => fields["prompt_cache_options"] = json!({"prewarm": true}),
+            BoundApi::Responses => fields["max_output_tokens"] = 16.into(),
+            _ => fields["max_tokens"] = 1.into(),
+        }
+        let answer = self.ask().await;
+        *self.fields() = before;
+        answer
+    }
+
+    /// Asks the provider to clear all results but those of the newest calls; of one request to the next, more calls.
+    pub(super) fn clear_results(&mut self, calls: usize) {
+        let count = |value: usize| json!({"type": "tool_uses", "value": value});
+        self.fields()["context_management"] = json!({"edits": [
+            {"type": "clear_thinking_20251015", "keep": "all"},
+            {"type": "clear_tool_uses_20250919", "trigger": count(2 + calls), "keep": count(1 + calls),
+                "clear_at_least": {"type": "input_tokens", "value": 1}, "exclude_tools": []},
+        ]});
     }
 
     /// Appends an answer, the results of its calls, and what the user says.

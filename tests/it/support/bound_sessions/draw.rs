@@ -3,7 +3,9 @@
 use std::{fmt, time::Duration};
 
 use plimsoll::{
-    config::{AddTools, CacheMarkers, Config, GuardConfig, ModelConfig, ProviderConfig},
+    config::{
+        AddTools, CacheMarkers, Config, GuardConfig, ModelConfig, ProviderConfig, SummaryMaker,
+    },
     guard::profile::{Profile, find_profile},
 };
 
@@ -87,7 +89,14 @@ pub(crate) struct DrawnSession {
     pub(crate) max_tokens: Option<u32>,
     pub(crate) annotates: bool,
     pub(crate) keeps_ids: bool,
+    /// The request from which on each asks the provider to clear results by the number of calls (Messages).
+    pub(crate) clears_from: Option<usize>,
+    /// The system prompt is the first entry of `input` (Responses).
+    pub(crate) leads_with_system: bool,
+    /// Percent of the requests that the client repeats to keep the provider's cache warm.
+    pub(crate) repeats: u32,
     markers: CacheMarkers,
+    summary_maker: SummaryMaker,
     levels: usize,
 }
 
@@ -118,13 +127,32 @@ impl DrawnSession {
         };
         // A marker of the proxy makes a block of a string.
         account.equates_strings = markers == CacheMarkers::Auto;
+        let model = random.weighted(models);
+        let requests = random.sample_quantiles(&[(0, 20), (700, 35), (1_000, 60)]);
+        let mut events = Random::for_part(seed, 4);
+        let is_messages = api == BoundApi::Messages;
+        let clears = is_messages && events.chance(20);
+        account.order_fault = events.weighted(&[
+            (80, None),
+            (10, Some("compaction_unavailable")),
+            (10, Some("compaction: Extra inputs are not permitted")),
+        ]);
         Self {
             seed,
             api,
-            model: random.weighted(models),
+            model,
             account,
             profile: find_profile(profile).unwrap(),
-            requests: random.sample_quantiles(&[(0, 20), (700, 35), (1_000, 60)]),
+            requests,
+            clears_from: clears.then(|| events.between(5, requests / 2)),
+            leads_with_system: api == BoundApi::Responses && events.chance(40),
+            // Its budget of thinking is above every such cap.
+            repeats: events.weighted(&[(70, 0), (30, 25)]) * u32::from(!model.thinks_first),
+            summary_maker: if events.chance(40) {
+                SummaryMaker::Provider
+            } else {
+                SummaryMaker::Proxy
+            },
             streams: random.chance(50),
             window,
             names_window: random.chance(85),
@@ -158,6 +186,10 @@ impl DrawnSession {
             result: 300 + window as usize / 200,
             max_tokens: None,
             markers: CacheMarkers::Off,
+            clears_from: None,
+            leads_with_system: false,
+            repeats: 0,
+            summary_maker: SummaryMaker::Proxy,
             ..Self::new(seed)
         }
     }
@@ -199,6 +231,7 @@ impl DrawnSession {
         config.recovery.critical_countdown = random.between(1, 4) as u32;
         config.recovery.max_tool_result_chars = random.weighted(&[(50, 1_000), (50, 10_000)]);
         config.compaction.auto = random.chance(35);
+        config.compaction.by = self.summary_maker;
         config.compaction.threshold = random.weighted(&[(50, 0.4), (50, 0.6)]);
         config.compaction.max_summary_tokens = 400;
         config.compaction.wait = match random.chance(50) {
@@ -224,8 +257,13 @@ impl fmt::Display for DrawnSession {
         )?;
         write!(
             out,
-            "max_tokens {:?}, {:?}",
-            self.max_tokens, self.account.account
+            "max_tokens {:?}, {:?}, clears from {:?}, leads with system {}, ",
+            self.max_tokens, self.account.account, self.clears_from, self.leads_with_system
+        )?;
+        write!(
+            out,
+            "repeats {} %, summaries by {:?} ({:?})",
+            self.repeats, self.summary_maker, self.account.order_fault
         )
     }
 }

@@ -104,6 +104,12 @@ async fn run_session(session: DrawnSession, kept: KeptState) -> Result<SessionFi
         ("requests to the provider", log.requests),
         ("refused as too long", log.too_long),
         ("summaries", log.summaries),
+        ("summaries by the provider", log.provider_summaries),
+        (
+            "requests that begin with the provider's summary",
+            log.summarised,
+        ),
+        ("tokens that the provider cleared", log.cleared),
         ("requests whose start changed", log.changes),
         ("reasoning that was read", log.read),
         (NEEDLESS, log.needless),
@@ -152,6 +158,8 @@ impl SessionDrive {
         let restarts = random.chance(25);
         let mut proxy = self.start_proxy().await;
         let mut client = SessionClient::new(&self.session, proxy.client());
+        let mut events = Random::for_part(self.session.seed, 6);
+        let mut calls = 0;
         for nth in 0..self.session.requests {
             let loses = self.kept == KeptState::Loses && random.chance(15);
             if nth > 0 && (loses || restarts && random.chance(10)) {
@@ -166,10 +174,24 @@ impl SessionDrive {
                 proxy = self.start_proxy().await;
                 client.connect_to(proxy.client());
             }
+            if self.session.clears_from.is_some_and(|from| from <= nth) {
+                client.clear_results(calls);
+                self.note("requests that clear by calls");
+            }
+            self.log.lock().unwrap().sends_anew();
             let answer = client.ask().await;
             self.check_actions(&answer);
+            while events.chance(self.session.repeats) {
+                self.log.lock().unwrap().is_repeat = true;
+                client.repeat(self.session.api, events.chance(50)).await;
+                self.log.lock().unwrap().is_repeat = false;
+                self.note("repeats");
+            }
             let newest = &mut self.log.lock().unwrap().newest;
             client.go_on(&self.session, &answer, nth, newest);
+            if self.session.clears_from.is_some_and(|from| from <= nth) {
+                calls += newest.call_ids.len();
+            }
         }
         self.figures
     }

@@ -7,18 +7,21 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        bound::{BoundApi, to_events},
+        bound::{BoundApi, Verdict, to_events},
         bound_provider::BoundSettings,
         generate::Random,
         model::refuse_as_openai,
         parse::parse_value,
         provider::{ProviderStep, ReceivedRequest, ScriptedProvider, answer},
-        strict,
+        server_edits, strict,
     },
     client::NewestParts,
     draw::DrawnSession,
     sent::{SentRequest, SentSession},
 };
+
+/// What the API's summaries say.
+const SUMMARY: &str = "The hull has leaks; the bow is mended, the deck is next.";
 
 /// What a provider saw of a session.
 #[derive(Debug, Default)]
@@ -26,6 +29,15 @@ pub(crate) struct SessionLog {
     pub(crate) requests: usize,
     pub(crate) too_long: usize,
     pub(crate) summaries: usize,
+    pub(crate) provider_summaries: usize,
+    /// Requests that begin with a summary of the provider's.
+    pub(crate) summarised: usize,
+    /// Tokens of results that the provider cleared, of all requests together.
+    pub(crate) cleared: usize,
+    /// The client repeats its last request.
+    pub(crate) is_repeat: bool,
+    /// What the provider read since the client sent its last request.
+    prompts: Vec<Value>,
     /// Requests that do not begin with the one before.
     pub(crate) changes: usize,
     /// Reasoning blocks that were read, of all requests together.
@@ -53,6 +65,11 @@ impl SessionLog {
     pub(crate) fn lose_state(&mut self) {
         (self.may_refuse, self.has_lost_state) = (true, true);
         self.sent = SentSession::default();
+    }
+
+    /// The client sends a request that repeats none.
+    pub(crate) fn sends_anew(&mut self) {
+        self.prompts.clear();
     }
 
     fn fault(&mut self, what: String) {
@@ -110,7 +127,11 @@ impl Reply<'_> {
         }
         let betas = request.header("anthropic-beta").unwrap_or_default();
         let verdict = session.account.judge(api, &request.body, betas);
+        let summarises = !body["compaction"].is_null();
         if let Some(refusal) = &verdict.refusal {
+            if summarises && session.account.order_fault.is_some() {
+                return vec![answer("400 Bad Request", "", refusal.to_string())];
+            }
             match std::mem::take(&mut self.log.may_refuse) {
                 true => {
                     self.log.healed += 1;
@@ -131,8 +152,16 @@ impl Reply<'_> {
                 self.log.fault(format!("dropped: {dropped}"));
             }
         }
+        if let Some(message) = server_edits::find_bad_edit(&body) {
+            self.log.fault(message);
+        }
         let forgotten = verdict.list_forgotten().map(count_bytes);
-        let read = count_bytes(&body) - forgotten.sum::<usize>();
+        let forgotten = forgotten.sum::<usize>();
+        let mut read = body.clone();
+        let applied = server_edits::clear_by_calls(&mut read, |bytes| bytes / 3);
+        let cleared = applied.iter().map(|it| it["cleared_input_tokens"].as_u64());
+        self.log.cleared += cleared.map(Option::unwrap_or_default).sum::<u64>() as usize;
+        let read = count_bytes(&read) - forgotten;
         let tokens = (read as f64 / 3.0 * session.factor) as usize;
         let cap = ["max_completion_tokens", "max_tokens", "max_output_tokens"];
         let cap = cap.iter().find_map(|name| body[*name].as_u64());
@@ -144,9 +173,19 @@ impl Reply<'_> {
                 _ => refuse_as_openai(session.window, tokens as u64),
             };
         }
+        if summarises {
+            self.log.provider_summaries += 1;
+            let summary = session.account.summarize(&verdict, SUMMARY);
+            return vec![answer("200 OK", "", summary.to_string())];
+        }
         let key = find_summary_key(&request.body);
         if key.is_none() {
-            self.check_newest(&request.body);
+            self.check_start(&body);
+            self.check_newest(&body, &request.body);
+            if self.log.is_repeat {
+                return vec![self.answer_repeat(&verdict, &body, tokens)];
+            }
+            self.log.prompts.push(read_prompt(&body));
         }
         let sent = key.is_none().then(|| self.compare(&body));
         self.log.read += verdict.read.len();
@@ -163,7 +202,10 @@ impl Reply<'_> {
             }
             None => self.write_blocks(&body, &request.body, &mut random),
         };
-        let message = self.settings.write_answer(&verdict, &blocks, tokens);
+        let mut message = self.settings.write_answer(&verdict, &blocks, tokens);
+        if !applied.is_empty() {
+            message["context_management"] = json!({"applied_edits": applied});
+        }
         match sent {
             Some(sent) => self.log.sent.keep(api, sent, &message),
             None => self.log.summaries += 1,
@@ -171,11 +213,32 @@ impl Reply<'_> {
         vec![send_answer(api, &body, &message)]
     }
 
-    /// The user's newest message and the newest results are in each request that fits, whatever is cut.
-    fn check_newest(&mut self, body: &[u8]) {
-        let body = String::from_utf8_lossy(body);
+    /// A repeat reads what a request since the client's last one has written into the cache.
+    fn answer_repeat(&mut self, verdict: &Verdict, body: &Value, tokens: usize) -> ProviderStep {
+        if !self.log.prompts.contains(&read_prompt(body)) {
+            self.log.fault("a repeat of another prompt".to_owned());
+        }
+        let blocks = [json!({"type": "text", "text": "A"})];
+        let message = self.settings.write_answer(verdict, &blocks, tokens);
+        send_answer(self.session.api, body, &message)
+    }
+
+    /// The system prompt is first, wherever the client has it.
+    fn check_start(&mut self, body: &Value) {
+        if self.session.leads_with_system && body["input"][0]["role"] != "developer" {
+            self.log.fault(format!("{} is first", body["input"][0]));
+        }
+    }
+
+    /// The user's newest message and the newest results are in each request that fits, whatever is cut. What the user said may
+    /// stand in the provider's summary.
+    fn check_newest(&mut self, body: &Value, bytes: &[u8]) {
+        let is_summarised = body["messages"][0]["content"][0]["type"] == "compaction";
+        self.log.summarised += usize::from(is_summarised);
+        let body = String::from_utf8_lossy(bytes);
         let newest = &self.log.newest;
-        let parts = newest.said.iter().chain(&newest.call_ids);
+        let said = newest.said.iter().filter(|_| !is_summarised);
+        let parts = said.chain(&newest.call_ids);
         let missing: Vec<String> = parts.filter(|it| !body.contains(*it)).cloned().collect();
         for part in missing {
             self.log.fault(format!("{part:?} is not there"));
@@ -226,6 +289,12 @@ impl Reply<'_> {
         }
         blocks
     }
+}
+
+/// What a model reads of a request.
+fn read_prompt(body: &Value) -> Value {
+    let parts = ["system", "instructions", "tools", "messages", "input"];
+    parts.map(|name| body[name].clone()).to_vec().into()
 }
 
 /// A whole answer or a stream, after which the connection is used further.
