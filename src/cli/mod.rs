@@ -3,6 +3,8 @@
 //! Results go to standard output, problems to standard error. A pipe that is closed early is no error.
 
 mod check;
+#[expect(dead_code, reason = "the commands that use it follow")]
+mod clients;
 #[cfg(feature = "simulated")]
 mod demo;
 mod health;
