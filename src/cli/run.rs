@@ -36,7 +36,12 @@ pub(super) struct RunArgs {
 #[derive(clap::Args, Clone, Copy, Debug)]
 struct Limits {
     /// How long a proxy that was started here lives after its last client
-    #[arg(long, hide = true, value_name = "MILLISECONDS", default_value_t = 60_000)]
+    #[arg(
+        long,
+        hide = true,
+        value_name = "MILLISECONDS",
+        default_value_t = 60_000
+    )]
     end_unused_ms: u64,
 }
 
@@ -75,7 +80,11 @@ fn start_keeper(limits: Limits, flags: &Flags) -> io::Result<Child> {
         keeper.args(["--listen", listen]);
     }
     // Where no process can be watched, the end of its input tells the keeper that the client is gone.
-    let input = if cfg!(unix) { Stdio::null() } else { Stdio::piped() };
+    let input = if cfg!(unix) {
+        Stdio::null()
+    } else {
+        Stdio::piped()
+    };
     keeper.stdin(input).stdout(Stdio::piped()).spawn()
 }
 
@@ -99,13 +108,19 @@ const NEW_PROCESS_GROUP: u32 = 0x200;
 
 fn read_answer(keeper: &mut Child) -> Option<KeptProxy> {
     let mut line = String::new();
-    BufReader::new(keeper.stdout.take()?).read_line(&mut line).ok()?;
+    BufReader::new(keeper.stdout.take()?)
+        .read_line(&mut line)
+        .ok()?;
     serde_json::from_str(&line).ok()
 }
 
 /// Exit codes as `env` has them, where the client cannot be started.
 fn explain_no_start(client: &Command, error: &io::Error) -> CommandError {
-    let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
+    let code = if error.kind() == io::ErrorKind::NotFound {
+        127
+    } else {
+        126
+    };
     let program = client.get_program().display();
     CommandError::Exit(code, format!("{program} cannot be started: {error}"))
 }

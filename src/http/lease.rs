@@ -210,13 +210,20 @@ mod tests {
             ("other", proof.clone()),
             ("nonce", secret.prove(Side::Listens, 80, b"nonce")),
             ("nonce", secret.prove(Side::Asks, 81, b"nonce")),
-            ("nonce", LeaseSecret([8; 32]).prove(Side::Asks, 80, b"nonce")),
+            (
+                "nonce",
+                LeaseSecret([8; 32]).prove(Side::Asks, 80, b"nonce"),
+            ),
             ("nonce", String::new()),
         ];
         for (nonce, proof) in others {
             assert!(ask(&leases, nonce, &proof).is_none(), "{nonce} {proof}");
         }
-        assert!(leases.grant(&HeaderMap::new(), CancellationToken::new()).is_err());
+        assert!(
+            leases
+                .grant(&HeaderMap::new(), CancellationToken::new())
+                .is_err()
+        );
     }
 
     #[test]
@@ -235,7 +242,10 @@ mod tests {
         let secret = LeaseSecret([7; 32]);
         let text = serde_json::to_string(&secret).unwrap();
         let read: LeaseSecret = serde_json::from_str(&text).unwrap();
-        assert_eq!((read.0, format!("{secret:?}")), (secret.0, "[hidden]".to_owned()));
+        assert_eq!(
+            (read.0, format!("{secret:?}")),
+            (secret.0, "[hidden]".to_owned())
+        );
         assert!(serde_json::from_str::<LeaseSecret>("\"07\"").is_err());
     }
 }

@@ -65,10 +65,18 @@ fn join_value(variable: &RunVariable, existing: Option<&str>, value: String) -> 
     match variable.existing {
         Existing::Replaced => value,
         Existing::Lines => {
-            let header = |line: &str| line.split(':').next().map(|it| it.trim().to_ascii_lowercase());
+            let header = |line: &str| {
+                line.split(':')
+                    .next()
+                    .map(|it| it.trim().to_ascii_lowercase())
+            };
             // The user's own value counts, as for a header with a client key.
             let has_own = existing.lines().any(|line| header(line) == header(&value));
-            if has_own { existing.to_owned() } else { format!("{existing}\n{value}") }
+            if has_own {
+                existing.to_owned()
+            } else {
+                format!("{existing}\n{value}")
+            }
         }
         Existing::Json => merge_json(existing, &value).unwrap_or(value),
     }
@@ -97,7 +105,11 @@ mod tests {
     use super::*;
 
     fn join(existing: Existing, before: &str, value: &str) -> String {
-        let variable = RunVariable { name: "N", value: "", existing };
+        let variable = RunVariable {
+            name: "N",
+            value: "",
+            existing,
+        };
         join_value(&variable, Some(before), value.to_owned())
     }
 
@@ -112,7 +124,10 @@ mod tests {
             assert_eq!(lines(before), expected);
         }
         let json = |before| join(Existing::Json, before, r#"{"p":{"b":2}}"#);
-        assert_eq!(json(r#"{"m":1,"p":{"a":1,"b":1}}"#), r#"{"m":1,"p":{"a":1,"b":2}}"#);
+        assert_eq!(
+            json(r#"{"m":1,"p":{"a":1,"b":1}}"#),
+            r#"{"m":1,"p":{"a":1,"b":2}}"#
+        );
         assert_eq!(json("no json"), r#"{"p":{"b":2}}"#);
         assert_eq!(join(Existing::Replaced, "before", "now"), "now");
     }

@@ -127,12 +127,20 @@ impl Keeper<'_> {
             return Ok(held);
         }
         // After a crash, clients may still know the old port.
-        let before = recorded.map(|proxy| proxy.address).filter(|it| it.ip().is_loopback());
-        let wanted = known.map(|known| known.to_string()).or(self.flags.listen.clone());
+        let before = recorded
+            .map(|proxy| proxy.address)
+            .filter(|it| it.ip().is_loopback());
+        let wanted = known
+            .map(|known| known.to_string())
+            .or(self.flags.listen.clone());
         let any = "127.0.0.1:0".to_owned();
         let places = match wanted {
             Some(wanted) => vec![wanted],
-            None => before.map(|it| it.to_string()).into_iter().chain([any]).collect(),
+            None => before
+                .map(|it| it.to_string())
+                .into_iter()
+                .chain([any])
+                .collect(),
         };
         let mut reason = String::new();
         for listen in places {
@@ -161,10 +169,14 @@ impl Keeper<'_> {
                 Ok(()) => return Ok(Some(lock)),
                 Err(TryLockError::WouldBlock) if begun.elapsed() < LOCK_WITHIN => sleep(POLL).await,
                 Err(TryLockError::WouldBlock) => {
-                    return Err("another `plimsoll run` has been starting a proxy for too long".to_owned());
+                    return Err(
+                        "another `plimsoll run` has been starting a proxy for too long".to_owned(),
+                    );
                 }
                 Err(TryLockError::Error(error)) => {
-                    return Err(format!("cannot lock {LOCK_NAME} in the data directory: {error}"));
+                    return Err(format!(
+                        "cannot lock {LOCK_NAME} in the data directory: {error}"
+                    ));
                 }
             }
         }
@@ -174,12 +186,17 @@ impl Keeper<'_> {
     fn check_found(&self, proxy: &RunningProxy, known: Option<SocketAddr>) -> Result<(), String> {
         let address = proxy.address;
         if let Some(known) = known.filter(|known| *known != address) {
-            return Err(format!("the proxy at {known} ended, and runs at {address} now"));
+            return Err(format!(
+                "the proxy at {known} ended, and runs at {address} now"
+            ));
         }
         if proxy.settings == self.loaded.file {
             return Ok(());
         }
-        let settings = proxy.settings.as_ref().map(|file| file.display().to_string());
+        let settings = proxy
+            .settings
+            .as_ref()
+            .map(|file| file.display().to_string());
         Err(format!(
             "the proxy of this data directory runs at {address}, with {}: stop it (process {}), use the same settings, or \
              set another server.data_dir",
@@ -194,7 +211,11 @@ impl Keeper<'_> {
         loop {
             let begun = Instant::now();
             held.wait_for_end().await;
-            soon_ends = if begun.elapsed() < SOON { soon_ends + 1 } else { 0 };
+            soon_ends = if begun.elapsed() < SOON {
+                soon_ends + 1
+            } else {
+                0
+            };
             let address = held.address;
             if soon_ends == MOST_SOON_ENDS {
                 return Err(format!("the proxy at {address} ends again and again"));
@@ -202,7 +223,9 @@ impl Keeper<'_> {
             self.wait_until_gone(held.process).await;
             let found = self.find_or_start(Some(address)).await;
             held = found.map_err(|reason| format!("the proxy at {address} ended: {reason}"))?;
-            say(&format!("the proxy ended, and runs again at http://{address}"));
+            say(&format!(
+                "the proxy ended, and runs again at http://{address}"
+            ));
         }
     }
 

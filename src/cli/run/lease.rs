@@ -28,7 +28,10 @@ impl HeldProxy {
         getrandom::fill(&mut nonce).ok()?;
         let nonce = hex::encode(nonce);
         let prove = |side| secret.prove(side, address.port(), nonce.as_bytes());
-        let client = begin_http_client().connect_timeout(ANSWER_WITHIN).build().ok()?;
+        let client = begin_http_client()
+            .connect_timeout(ANSWER_WITHIN)
+            .build()
+            .ok()?;
         let ask = client
             .get(format!("http://{address}{LEASE_PATH}"))
             .header(NONCE_HEADER, &nonce)

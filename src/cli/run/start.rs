@@ -35,7 +35,10 @@ pub(super) async fn start_proxy(
         command
             .args(["serve", "--listen", listen])
             .args(["--end-unused-ms", &end_unused_ms.to_string()]);
-        if ["PLIMSOLL_LOG", "RUST_LOG"].iter().all(|it| std::env::var_os(it).is_none()) {
+        if ["PLIMSOLL_LOG", "RUST_LOG"]
+            .iter()
+            .all(|it| std::env::var_os(it).is_none())
+        {
             command.env("PLIMSOLL_LOG", "warn");
         }
         let child = command
@@ -78,7 +81,10 @@ pub(super) fn open_private(path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.open(path).map_err(|error| {
-        io::Error::new(error.kind(), format!("cannot use {}: {error}", path.display()))
+        io::Error::new(
+            error.kind(),
+            format!("cannot use {}: {error}", path.display()),
+        )
     })
 }
 
@@ -87,7 +93,9 @@ fn read_failure(mut log: File) -> String {
     const SAYS: &str = "plimsoll: ";
     let mut text = String::new();
     let read = log.rewind().and_then(|()| log.read_to_string(&mut text));
-    let said = text.rfind(SAYS).map_or(&*text, |at| &text[at + SAYS.len()..]);
+    let said = text
+        .rfind(SAYS)
+        .map_or(&*text, |at| &text[at + SAYS.len()..]);
     match (read, said.trim()) {
         (Ok(_), said) if !said.is_empty() => said.to_owned(),
         _ => "the proxy ended before it listened, and did not say why".to_owned(),
