@@ -131,7 +131,10 @@ fn format_setting_rows(
         let (shown, more) = provider
             .models
             .split_at(provider.models.len().min(MAX_PATTERNS));
-        let mut value = format!("with the client's own key, for {}", shown.join(", "));
+        let mut value = match shown {
+            [] => "with the client's own login, for requests with a ChatGPT login".to_owned(),
+            _ => format!("with the client's own key, for {}", shown.join(", ")),
+        };
         if !more.is_empty() {
             value.push_str(&format!(" and {} more patterns", more.len()));
         }

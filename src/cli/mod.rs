@@ -3,12 +3,16 @@
 //! Results go to standard output, problems to standard error. A pipe that is closed early is no error.
 
 mod check;
+#[expect(dead_code, reason = "the commands that use it follow")]
+mod clients;
 #[cfg(feature = "simulated")]
 mod demo;
 mod health;
 mod inspect;
 mod key;
 mod models;
+mod proxy_file;
+mod run;
 mod serve;
 mod sessions;
 mod table;
@@ -38,7 +42,12 @@ struct CliArguments {
 #[derive(Clone, Debug, Subcommand)]
 enum Command {
     /// Run the proxy (the default)
-    Serve,
+    Serve(serve::ServeArgs),
+    /// Start a client through the proxy, which is started if none runs
+    Run(run::RunArgs),
+    /// Hold a proxy for a client, as `run` does
+    #[command(hide = true)]
+    Keep(run::KeepArgs),
     /// Validate the settings and show what they come to
     Check(check::CheckArgs),
     /// List the models, with their windows and where these come from
@@ -74,6 +83,9 @@ enum CommandError {
     #[cfg(feature = "simulated")]
     #[error("the demo ended early: the proxy did not answer: {0}")]
     Demo(reqwest::Error),
+    /// An exit code, and a message, unless another process has said it.
+    #[error("{1}")]
+    Exit(u8, String),
     /// The message of one command.
     #[error("{0}")]
     Command(String),
@@ -94,8 +106,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: &Environm
     };
     let flags = arguments.flags;
     let out = &mut io::stdout();
-    let result = match arguments.command.unwrap_or(Command::Serve) {
-        Command::Serve => serve::run(&flags, environment),
+    let result = match arguments.command.unwrap_or(Command::Serve(<_>::default())) {
+        Command::Serve(args) => serve::run(&args, &flags, environment),
+        Command::Run(args) => run::run(&args, &flags, environment),
+        Command::Keep(args) => run::keep(&args, &flags, environment),
         Command::Check(args) => check::run(args, &flags, environment, out),
         Command::Key(args) => key::run(&args, &flags, environment, out),
         Command::Health(args) => health::run(&args, &flags, environment, out),
@@ -113,6 +127,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: &Environm
         }
         // Printed as JSON.
         Err(CommandError::Settings(problems)) if problems.0.is_empty() => return ExitCode::from(2),
+        Err(CommandError::Exit(code, message)) if message.is_empty() => {
+            return ExitCode::from(*code);
+        }
+        Err(CommandError::Exit(code, _)) => *code,
         Err(CommandError::Settings(_)) => 2,
         Err(_) => 1,
     };

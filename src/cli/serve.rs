@@ -9,15 +9,19 @@ use std::{
     time::Duration,
 };
 
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use self::reload::ConfigReloader;
 use self::signals::{Signals, wait_for_second_stop};
-use super::{CommandError, CommandResult};
+use super::{
+    CommandError, CommandResult, find_reachable,
+    proxy_file::{ProxyFile, RunningProxy},
+};
 use crate::{
     CurrentConfig,
     config::{Auth, ConfigWatcher, Environment, Flags, LoadedConfig},
+    http::lease::{LeaseSecret, Leases},
     provider::fit_body_to_windows,
     proxy::App,
     telemetry,
@@ -28,7 +32,15 @@ use crate::{
 /// with tokio's 10 s, a burst's threads would never end.
 const KEEP_ALIVE: Duration = Duration::from_millis(500);
 
-pub(super) fn run(flags: &Flags, environment: &Environment) -> CommandResult {
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(super) struct ServeArgs {
+    // For a proxy that `plimsoll run` has started: it tells that command where it is, and ends by itself.
+    /// End when nobody has used the proxy for this long
+    #[arg(long, hide = true, value_name = "MILLISECONDS")]
+    end_unused_ms: Option<u64>,
+}
+
+pub(super) fn run(args: &ServeArgs, flags: &Flags, environment: &Environment) -> CommandResult {
     let mut watch = ConfigWatcher::new(flags, environment);
     let mut loaded = watch.load_config()?;
     fit_body_to_windows(&mut loaded.config);
@@ -36,13 +48,18 @@ pub(super) fn run(flags: &Flags, environment: &Environment) -> CommandResult {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.enable_all().thread_keep_alive(KEEP_ALIVE);
     let runtime = builder.build().map_err(CommandError::Start)?;
-    let served = runtime.block_on(serve_until_stopped(loaded, watch));
+    let end_unused = args.end_unused_ms.map(Duration::from_millis);
+    let served = runtime.block_on(serve_until_stopped(loaded, watch, end_unused));
     // A second stop signal ends the process at once, even while a blocking task waits for the disk.
     runtime.shutdown_background();
     served
 }
 
-async fn serve_until_stopped(loaded: LoadedConfig, watch: ConfigWatcher) -> CommandResult {
+async fn serve_until_stopped(
+    loaded: LoadedConfig,
+    watch: ConfigWatcher,
+    end_unused: Option<Duration>,
+) -> CommandResult {
     // The handlers are installed before the port opens, so that an early stop signal drains too.
     let Signals { stop, reload } = Signals::new().map_err(CommandError::Start)?;
     let address = loaded.config.server.listen;
@@ -56,19 +73,87 @@ async fn serve_until_stopped(loaded: LoadedConfig, watch: ConfigWatcher) -> Comm
     let reloader = ConfigReloader::from_loaded(Arc::clone(&current), watch, &loaded);
     log_startup(&loaded, &listener).map_err(CommandError::Start)?;
     print_page_link(&current.app(), &listener).map_err(CommandError::Start)?;
+    let proxy = open_leases(&current.app().leases, &loaded, &listener);
+    let proxy = proxy.map_err(CommandError::Start)?;
+    let file = write_proxy_file(&loaded, &proxy);
+    if end_unused.is_some() {
+        print_to_starter(&proxy)?;
+    }
     let stopping = CancellationToken::new();
+    let unused = async {
+        match end_unused {
+            Some(limit) => wait_until_unused(&current, limit).await,
+            None => std::future::pending().await,
+        }
+        tracing::info!("stopping: no client has used the proxy for its time");
+        stopping.cancel();
+    };
+    let stopped = async {
+        tokio::select! {
+            () = stopping.cancelled() => {}
+            () = unused => {}
+        }
+        // From now on nobody is to find this proxy.
+        drop(file);
+    };
     let second_stop = async {
         let reloads = stopping.run_until_cancelled(reloader.run(reload));
         tokio::join!(wait_for_second_stop(stop, &stopping), reloads);
     };
     tokio::select! {
-        served = crate::serve(current, listener, stopping.cancelled()) => {
+        served = crate::serve(Arc::clone(&current), listener, stopped) => {
             served.map_err(CommandError::Start)?;
         }
         () = second_stop => {}
     }
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Lets `plimsoll run` hold this proxy.
+fn open_leases(
+    leases: &Leases,
+    loaded: &LoadedConfig,
+    listener: &TcpListener,
+) -> io::Result<RunningProxy> {
+    let listen = listener.local_addr()?;
+    let secret = LeaseSecret::random().map_err(io::Error::other)?;
+    leases.open(secret.clone(), listen.port());
+    Ok(RunningProxy {
+        address: find_reachable(listen),
+        process: std::process::id(),
+        settings: loaded.file.clone(),
+        secret,
+    })
+}
+
+/// A proxy that cannot be found serves all the same.
+fn write_proxy_file(loaded: &LoadedConfig, proxy: &RunningProxy) -> Option<ProxyFile> {
+    let written = ProxyFile::write(&loaded.config.server.data_dir, proxy);
+    let warn = |error: &io::Error| {
+        tracing::warn!(%error, "proxy.json cannot be written to the data directory: `plimsoll run` does not find this proxy");
+    };
+    written.inspect_err(warn).ok().flatten()
+}
+
+/// Tells the command that has started this process, which then closes the pipe.
+fn print_to_starter(proxy: &RunningProxy) -> io::Result<()> {
+    let mut out = io::stdout();
+    writeln!(out, "{}", serde_json::to_string(proxy)?)?;
+    out.flush()
+}
+
+/// Returns once nobody has held the proxy or asked it for anything for that long.
+async fn wait_until_unused(current: &CurrentConfig, limit: Duration) {
+    loop {
+        let app = current.app();
+        let is_busy = app.metrics.requests_in_flight.get() > 0;
+        let unused = app.leases.unused_for().filter(|_| !is_busy);
+        match limit.checked_sub(unused.unwrap_or_default()) {
+            None | Some(Duration::ZERO) => return,
+            Some(left) => sleep(left).await,
+        }
+    }
 }
 
 /// Logs the providers, the address and the limits.

@@ -4,6 +4,7 @@ pub mod admission;
 pub mod answer;
 pub mod body;
 pub mod cors;
+pub mod lease;
 pub mod limit;
 pub mod model_access;
 pub mod origin;

@@ -225,7 +225,7 @@ impl ForwardRequest<'_> {
     /// Chooses the provider; `named`: the model that the request names, empty if it names none.
     fn choose_target(&self, named: &str) -> Result<ForwardTarget, Failure> {
         let (registry, client, headers) = (&self.app.registry, self.client, &self.parts.headers);
-        let chosen = self.provider.or_else(|| outgoing::chosen_provider(headers));
+        let chosen = outgoing::choose_provider(self.app, self.parts, self.provider, named);
         if !named.is_empty() {
             let mut choice = registry.choose_candidates(named, chosen)?;
             retain_allowed(&mut choice, registry, client, named);

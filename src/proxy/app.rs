@@ -14,6 +14,7 @@ use crate::{
     config::Config,
     http::{
         admission::Clients,
+        lease::Leases,
         limit::{InflightBytes, Limit, LimitMap},
         page_link::PageLink,
         tasks::Tasks,
@@ -53,6 +54,7 @@ pub struct App {
     pub recent: Arc<RecentLatencies>,
     pub session_events: Arc<SessionEvents>,
     pub page_link: Arc<PageLink>,
+    pub leases: Arc<Leases>,
     pub tasks: Tasks,
     /// Summaries; a drain does not wait for them.
     pub summary_tasks: Tasks,
@@ -106,6 +108,7 @@ impl App {
             recent: Arc::default(),
             session_events: Arc::default(),
             page_link: Arc::default(),
+            leases: Arc::default(),
             tasks: Tasks::default(),
             summary_tasks: Tasks::default(),
             client_limits,

@@ -30,7 +30,7 @@ use super::{
     answer::{answer_compaction, answer_while_waiting, relay_answer},
     client_request::{ParsedRequest, parse_request},
     dispatch::{fallbacks::Fallbacks, send_with_fallbacks},
-    outgoing::{check_credentials, chosen_provider},
+    outgoing::{check_credentials, choose_provider},
     plan::LastRequest,
     request_options::{ClaudeClass, RequestOptions},
     summary::{begin_summary_wait, wait_for_summary},
@@ -150,9 +150,7 @@ fn choose_candidates(
     parsed: &ParsedRequest,
 ) -> Result<ModelCandidates, Failure> {
     let (parts, client, model) = (&incoming.parts, incoming.client, &*parsed.model);
-    let chosen = incoming
-        .provider
-        .or_else(|| chosen_provider(&parts.headers));
+    let chosen = choose_provider(app, parts, incoming.provider, model);
     let mut candidates = app.registry.choose_candidates(model, chosen)?;
     let names_one = || {
         let in_query = find_model_in_query(parts.uri.query().unwrap_or_default());

@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 
 use http::{
-    HeaderMap, HeaderName, Method, Response, header::SEC_WEBSOCKET_PROTOCOL, request::Parts,
+    HeaderMap, HeaderName, Method, Response,
+    header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL},
+    request::Parts,
 };
 use memchr::memmem;
 
@@ -23,7 +25,7 @@ use crate::{
     },
     session::ClientIdentity,
     telemetry::{Operation, trace::Trace},
-    wire::{Body, split_header_list},
+    wire::{Body, parse_bearer, split_header_list},
 };
 
 /// Names a provider for one request.
@@ -136,6 +138,44 @@ fn list_credentials<'a>(
     let in_query = pairs.filter(|(name, _)| KEYS.iter().any(|it| name.eq_ignore_ascii_case(it)));
     let in_query = in_query.map(|(_, value)| value.into_owned().into_bytes());
     in_headers.chain(in_query)
+}
+
+/// Carried by requests with a ChatGPT login, which is none for the API of OpenAI's keys.
+const CHATGPT_ACCOUNT: HeaderName = HeaderName::from_static("chatgpt-account-id");
+
+/// The provider that a request names: in its path (`named`), in a header, or by a ChatGPT login. `model` is empty where the
+/// request names none.
+///
+/// SECURITY: nobody has verified the login. It goes to its own host, which does.
+pub fn choose_provider<'a>(
+    app: &'a App,
+    parts: &'a Parts,
+    named: Option<&'a str>,
+    model: &str,
+) -> Option<&'a str> {
+    let by_login = || {
+        let config = &app.config;
+        // A model that the settings or the client itself send elsewhere.
+        let is_elsewhere = model.contains('/')
+            || config.models.contains_key(model)
+            || config.aliases.contains_key(model);
+        if is_elsewhere || !has_chatgpt_login(&parts.headers) {
+            return None;
+        }
+        let mut providers = config.providers.iter();
+        let found = providers.find(|(_, it)| it.takes_chatgpt_login());
+        let may_pass = app.clients.may_pass_credentials(&parts.headers);
+        found.map(|(name, _)| &**name).filter(|_| may_pass)
+    };
+    named
+        .or_else(|| chosen_provider(&parts.headers))
+        .or_else(by_login)
+}
+
+fn has_chatgpt_login(headers: &HeaderMap) -> bool {
+    let credential = headers.get(AUTHORIZATION);
+    let token = credential.and_then(|it| parse_bearer(it.as_bytes()));
+    headers.contains_key(CHATGPT_ACCOUNT) && token.is_some_and(|token| !token.starts_with(b"sk-"))
 }
 
 /// The provider that a request names in a header.

@@ -70,6 +70,7 @@ async fn answer_own(
         OwnRoute::Health => Ok(probe_endpoints::answer_health()),
         OwnRoute::Ready => Ok(probe_endpoints::answer_readiness(app)),
         OwnRoute::Metrics => probe_endpoints::answer_metrics(app, parts),
+        OwnRoute::Lease => app.leases.grant(&parts.headers, app.draining.clone()),
         OwnRoute::Dashboard { path } => {
             dashboard::answer_file(path, &parts.headers).ok_or(Failure::PathNotFound)
         }
@@ -92,6 +93,7 @@ async fn answer_client(
     record.client.clone_from(&client.name);
     route.check_path(&client)?;
     let running = client.begin_request()?;
+    app.leases.note_use();
     let list_format = Format::of_client(&parts.headers);
     let forward = |provider, path| ForwardRequest {
         app,

@@ -9,7 +9,7 @@ use crate::{
     admin::dashboard,
     conversation::{FORMATS, Format},
     error::Failure,
-    http::admission::Client,
+    http::{admission::Client, lease::LEASE_PATH},
     telemetry::Operation,
 };
 
@@ -39,7 +39,7 @@ pub enum ClientRoute<'a> {
     },
 }
 
-/// What the proxy has itself. API and metrics check keys on their own; the others need none.
+/// What the proxy has itself. API and metrics check keys on their own, leases a proof; the others need none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnRoute<'a> {
     /// A client asks whether anything answers here, as Claude Code does when it starts.
@@ -47,6 +47,8 @@ pub enum OwnRoute<'a> {
     Health,
     Ready,
     Metrics,
+    /// `plimsoll run` holds the proxy for a client.
+    Lease,
     /// `path` follows `/plimsoll/api/`.
     Api {
         path: &'a str,
@@ -116,6 +118,7 @@ pub fn find_route<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, Failu
         "/healthz" => return read_only(Route::Own(OwnRoute::Health)),
         "/readyz" => return read_only(Route::Own(OwnRoute::Ready)),
         "/metrics" => return read_only(Route::Own(OwnRoute::Metrics)),
+        LEASE_PATH if reads => return Ok(Route::Own(OwnRoute::Lease)),
         "/v1/models" => return read_only(Route::Client(ClientRoute::Models)),
         _ => {}
     }

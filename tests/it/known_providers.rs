@@ -59,7 +59,8 @@ async fn start_with(
     set: impl FnOnce(&mut Config),
 ) -> (ScriptedProvider, TunnelProxy, RunningProxy) {
     let up = ScriptedProvider::start_answering(answer_anything).await;
-    let tunnel = TunnelProxy::start(up.address, &["api.openai.com", "api.anthropic.com"]).await;
+    let hosts = ["api.openai.com", "api.anthropic.com", "chatgpt.com"];
+    let tunnel = TunnelProxy::start(up.address, &hosts).await;
     let lines = format!("[server]\nca_file = {:?}\n{server}", tunnel.ca_file());
     let address = format!("http://{}", tunnel.address);
     let loaded = load(&lines, &[("HTTPS_PROXY", &address)]).config;
@@ -144,6 +145,95 @@ async fn each_name_goes_to_its_provider_with_the_clients_own_key() {
     assert_eq!(got.status, 200, "{}", got.text());
     let heads = tunnel.heads();
     assert!(!heads.is_empty() && heads.iter().all(|head| !head.contains("secret")));
+}
+
+/// As Codex sends it with `requires_openai_auth` at a provider of its own.
+#[tokio::test]
+async fn a_chatgpt_login_goes_to_its_own_backend() {
+    let (up, _tunnel, proxy) = start().await;
+    let client = proxy.client();
+    let login = [
+        ("authorization", "Bearer eyJhbGciOi.x.y"),
+        ("chatgpt-account-id", "acct_1"),
+        ("x-plimsoll-key", "0123456789abcdef"),
+    ];
+    let key = [("authorization", "Bearer sk-proj-x"), login[1]];
+    let without_account = [login[0]];
+    let cases: [(&str, &str, Headers, &str, &str); 6] = [
+        (
+            "POST",
+            "responses",
+            &login,
+            "chatgpt.com",
+            "/backend-api/codex/responses",
+        ),
+        (
+            "POST",
+            "responses/compact",
+            &login,
+            "chatgpt.com",
+            "/backend-api/codex/responses/compact",
+        ),
+        (
+            "GET",
+            "models?client_version=1",
+            &login,
+            "chatgpt.com",
+            "/backend-api/codex/models?client_version=1",
+        ),
+        ("POST", "responses", &key, "api.openai.com", "/v1/responses"),
+        (
+            "POST",
+            "responses",
+            &without_account,
+            "api.openai.com",
+            "/v1/responses",
+        ),
+        (
+            "POST",
+            "messages",
+            &[("authorization", "Bearer sk-ant-oat01-x")],
+            "api.anthropic.com",
+            "/v1/messages",
+        ),
+    ];
+    for (count, (method, path, headers, host, expected)) in cases.into_iter().enumerate() {
+        let mut request = client.request(method.parse().unwrap(), &format!("/v1/{path}"));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let model = if path == "messages" {
+            "claude-opus-5-5"
+        } else {
+            "gpt-5.5"
+        };
+        let sent = if method == "GET" {
+            String::new()
+        } else {
+            body(model)
+        };
+        let got = client.send_with(request, sent).await;
+        assert_eq!(got.status, 200, "{path} {}", got.text());
+        let seen = up.requests(count + 1).await.pop().unwrap();
+        assert_eq!(seen.header("host"), Some(host), "{path}");
+        assert_eq!(seen.line, format!("{method} {expected} HTTP/1.1"));
+        for (name, value) in headers {
+            let passes = *name != "x-plimsoll-key";
+            assert_eq!(seen.header(name), passes.then_some(*value), "{path} {name}");
+        }
+    }
+    // Another model stays where its name leads.
+    let mut request = client.request(Method::POST, "/v1/responses");
+    for (name, value) in login {
+        request = request.header(name, value);
+    }
+    let got = client
+        .send_with(request, body("simulated/plimsoll-8k"))
+        .await;
+    assert_eq!(
+        (got.status.as_u16(), up.count_requests()),
+        (200, cases.len())
+    );
 }
 
 #[tokio::test]
@@ -289,9 +379,9 @@ fn any_setting_that_says_who_is_asked_switches_it_off() {
             .count()
     };
     let digest = "2bd806c97f0e00af1a1fc3328fa763a9269723c8db8fac4f93af71db186d6e90";
-    assert_eq!(known("", &[]), 2);
-    assert_eq!(known("[models.\"gpt-4o\"]\ncaution_cadence = 3", &[]), 2);
-    assert_eq!(known("[server]\nlisten = \"[::1]:1876\"", &[]), 2);
+    assert_eq!(known("", &[]), 3);
+    assert_eq!(known("[models.\"gpt-4o\"]\ncaution_cadence = 3", &[]), 3);
+    assert_eq!(known("[server]\nlisten = \"[::1]:1876\"", &[]), 3);
     assert_eq!(known("[server]\nknown_providers = false", &[]), 0);
     assert_eq!(
         known("", &[("PLIMSOLL_SERVER__KNOWN_PROVIDERS", "false")]),

@@ -61,6 +61,8 @@ mod replicas;
 mod responses_exchange;
 mod responsive;
 mod rows;
+#[cfg(unix)]
+mod run;
 mod secrets;
 mod session;
 mod shutdown;

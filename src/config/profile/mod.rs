@@ -368,7 +368,7 @@ pub(super) fn guess_by_host(base_url: Option<&str>) -> &'static str {
     };
     let host = read_host(&base_url);
     match host.as_str() {
-        "api.openai.com" => "openai",
+        "api.openai.com" | "chatgpt.com" => "openai",
         "api.deepseek.com" => "deepseek",
         "api.mistral.ai" => "mistral",
         "generativelanguage.googleapis.com" => "gemini",

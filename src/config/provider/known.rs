@@ -1,5 +1,6 @@
-//! The providers of a proxy whose settings have none: the names of Anthropic's and OpenAI's models go to them, with the
-//! client's own credentials, so that a client needs another base URL and nothing more.
+//! The providers of a proxy whose settings have none: the names of Anthropic's and OpenAI's models go to them, and requests
+//! with a ChatGPT login where that belongs, with the client's own credentials, so that a client needs another base URL and
+//! nothing more.
 //!
 //! SECURITY: this sends a credential to an address that no setting names. So each takes the names of its own models only,
 //! and credentials of its own kind only.
@@ -18,7 +19,7 @@ struct KnownProvider {
 
 /// The patterns have every name of the catalogue, which a test of `provider` compares. None is a whole name: these would
 /// be in the list of models.
-const KNOWN: [KnownProvider; 2] = [
+const KNOWN: [KnownProvider; 3] = [
     KnownProvider {
         name: "anthropic",
         base_url: "https://api.anthropic.com/v1",
@@ -49,16 +50,33 @@ const KNOWN: [KnownProvider; 2] = [
             "ft:gpt-*",
         ],
     },
+    // No name leads here: a login does.
+    KnownProvider {
+        name: "chatgpt",
+        base_url: "https://chatgpt.com/backend-api/codex",
+        models: &[],
+    },
 ];
+
+/// The end of the address to which Codex sends a ChatGPT login.
+const CODEX_BACKEND: &str = "/backend-api/codex";
 
 /// OpenAI publishes these, and does not serve them.
 const OPEN_WEIGHTS: &str = "gpt-oss";
 
 impl ProviderConfig {
+    /// Whether requests with a ChatGPT login go there, as Codex sends them: the backend of that login, with the client's own
+    /// credentials.
+    pub fn takes_chatgpt_login(&self) -> bool {
+        let address = self.base_url.as_deref().unwrap_or_default();
+        self.auth == Auth::Client && address.ends_with(CODEX_BACKEND)
+    }
+
     /// Whether it may be asked for a model of this name: one of the proxy's own choice for its own models only.
     pub fn may_serve(&self, model: &str) -> bool {
         let is_own = |pattern: &String| matches_pattern(pattern, model);
-        !self.is_known || !model.contains(OPEN_WEIGHTS) && self.models.iter().any(is_own)
+        let may_be_own = || self.takes_chatgpt_login() || self.models.iter().any(is_own);
+        !self.is_known || !model.contains(OPEN_WEIGHTS) && may_be_own()
     }
 
     /// Whether it may get this text of a client's request, in which a credential may stand behind the name of a scheme, of a
@@ -71,13 +89,15 @@ impl ProviderConfig {
         let fits = |word: &str| {
             let names_anthropic = word.contains("sk-ant-");
             let is_key = names_anthropic || word.starts_with("sk-");
-            !is_key || word.len() < least || names_anthropic == is_anthropic
+            !is_key
+                || word.len() < least
+                || names_anthropic == is_anthropic && !self.takes_chatgpt_login()
         };
         !self.is_known || words.all(fits)
     }
 }
 
-/// The two providers, by name.
+/// The providers, by name.
 pub(super) fn make_known_providers() -> BTreeMap<String, ProviderConfig> {
     let make = |known: KnownProvider| ProviderConfig {
         base_url: Some(known.base_url.to_owned()),
@@ -94,7 +114,7 @@ pub(super) fn make_known_providers() -> BTreeMap<String, ProviderConfig> {
         .collect()
 }
 
-/// The sections of a settings file that serve the two as a proxy without settings does.
+/// The sections of a settings file that serve them as a proxy without settings does.
 pub(in crate::config) fn write_known_sections() -> String {
     let write = |it: &KnownProvider| {
         format!(
@@ -144,6 +164,28 @@ mod tests {
             assert!(
                 !openai.may_serve(name) && !anthropic.may_serve(name),
                 "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_chatgpt_login_has_a_provider_of_its_own_which_gets_no_key() {
+        let known = make_known_providers();
+        let chatgpt = &known["chatgpt"];
+        assert!(chatgpt.takes_chatgpt_login() && chatgpt.models.is_empty());
+        assert!(chatgpt.may_serve("gpt-5.5") && !chatgpt.may_serve("gpt-oss-20b"));
+        for other in ["anthropic", "openai"] {
+            assert!(!known[other].takes_chatgpt_login());
+        }
+        for (credential, may_get) in [
+            ("Bearer eyJhbGciOi.x.y", true),
+            ("Bearer sk-proj-x", false),
+            ("Bearer sk-ant-oat01-x", false),
+        ] {
+            assert_eq!(
+                chatgpt.may_get(credential.as_bytes(), 0),
+                may_get,
+                "{credential}"
             );
         }
     }

@@ -1,0 +1,239 @@
+//! Coding agents. Their settings are from the programs and pages that `docs/clients.md` names.
+
+use super::{
+    Client, ClientFile,
+    Existing::{Json, Lines, Replaced},
+    FileFormat, RunSetup, RunVariable,
+};
+
+/// Any program that is not in the table: the variables that the SDKs read.
+pub(super) const ANY_PROGRAM: RunSetup = RunSetup {
+    variables: &[
+        set("OPENAI_BASE_URL", "{base_v1}"),
+        set("ANTHROPIC_BASE_URL", "{base}"),
+    ],
+    arguments: &[],
+    file: None,
+};
+
+const fn set(name: &'static str, value: &'static str) -> RunVariable {
+    RunVariable {
+        name,
+        value,
+        existing: Replaced,
+    }
+}
+
+pub(super) const AGENTS: &[Client] = &[
+    Client {
+        name: "claude-code",
+        title: "Claude Code",
+        programs: &["claude"],
+        asks_for: "/v1/messages",
+        address: "`~/.claude/settings.json`, or the environment",
+        base: "{base}",
+        model: "{model}",
+        has_models: true,
+        window: "`CLAUDE_CODE_MAX_CONTEXT_TOKENS`, `CLAUDE_CODE_AUTO_COMPACT_WINDOW`",
+        trap: "The address has no /v1. The file comes before the shell. Tool search is off at any address but \
+               Anthropic's: ENABLE_TOOL_SEARCH=true.",
+        was_run: true,
+        files: &[ClientFile {
+            variable: "CLAUDE_CONFIG_DIR",
+            folder: ".claude",
+            names: &["settings.json"],
+            format: FileFormat::Json,
+            content: r#"{
+  "env": {
+    "ANTHROPIC_BASE_URL": "{base}",
+    "ANTHROPIC_MODEL": "{model}",
+    "ANTHROPIC_DEFAULT_HAIKU_MODEL": "{model}",
+    "CLAUDE_CODE_MAX_CONTEXT_TOKENS": "{window}",
+    "CLAUDE_CODE_GATEWAY_HINT_HEADERS": "1"
+  }
+}"#,
+        }],
+        lines: "",
+        run: Some(RunSetup {
+            variables: &[
+                set("ANTHROPIC_BASE_URL", "{base}"),
+                RunVariable {
+                    name: "ANTHROPIC_CUSTOM_HEADERS",
+                    value: "x-plimsoll-key: {key}",
+                    existing: Lines,
+                },
+                set("ANTHROPIC_MODEL", "{model}"),
+                set("ANTHROPIC_DEFAULT_HAIKU_MODEL", "{model}"),
+                set("CLAUDE_CODE_MAX_CONTEXT_TOKENS", "{window}"),
+                set("CLAUDE_CODE_GATEWAY_HINT_HEADERS", "1"),
+            ],
+            arguments: &[],
+            file: None,
+        }),
+    },
+    Client {
+        name: "codex",
+        title: "Codex",
+        programs: &["codex"],
+        asks_for: "/v1/responses",
+        address: "`~/.codex/config.toml`",
+        base: "{base_v1}",
+        model: "{model}",
+        has_models: true,
+        window: "`model_context_window`",
+        trap: "The provider's name must not be OpenAI: Codex then asks it to compact. A project's .codex/config.toml cannot \
+               choose the provider.",
+        was_run: true,
+        files: &[ClientFile {
+            variable: "CODEX_HOME",
+            folder: ".codex",
+            names: &["config.toml"],
+            format: FileFormat::Toml,
+            content: r#"model_provider = "plimsoll"
+model = "{model}"
+model_context_window = "{window}"
+
+[model_providers.plimsoll]
+name = "plimsoll"
+base_url = "{base_v1}"
+wire_api = "responses"
+requires_openai_auth = true
+"#,
+        }],
+        lines: "",
+        run: Some(RunSetup {
+            variables: &[set("PLIMSOLL_KEY", "{key}")],
+            arguments: &[
+                "--config=model_provider=\"plimsoll\"",
+                "--config=model_providers.plimsoll.name=\"plimsoll\"",
+                "--config=model_providers.plimsoll.base_url=\"{base_v1}\"",
+                "--config=model_providers.plimsoll.wire_api=\"responses\"",
+                // Without it, Codex sends an own provider no login.
+                "--config=model_providers.plimsoll.requires_openai_auth=true",
+                "--config=model_providers.plimsoll.env_http_headers={\"x-plimsoll-key\"=\"PLIMSOLL_KEY\"}",
+                "--config=model=\"{model}\"",
+                "--config=model_context_window={window}",
+            ],
+            file: None,
+        }),
+    },
+    Client {
+        name: "opencode",
+        title: "opencode",
+        programs: &["opencode"],
+        asks_for: "/v1/chat/completions",
+        address: "`opencode.json`",
+        base: "{base_v1}",
+        model: "plimsoll/{model}",
+        has_models: false,
+        window: "`limit.context` of the model",
+        trap: "Without limit, opencode knows no window. With npm set to @ai-sdk/openai it refers to stored items, \
+               which cannot be guarded.",
+        was_run: true,
+        files: &[ClientFile {
+            variable: "OPENCODE_CONFIG_DIR",
+            folder: ".config/opencode",
+            names: &["opencode.json", "opencode.jsonc"],
+            format: FileFormat::Json,
+            content: r#"{
+  "$schema": "https://opencode.ai/config.json",
+  "model": "plimsoll/{model}",
+  "provider": {
+    "plimsoll": {
+      "npm": "@ai-sdk/openai-compatible",
+      "name": "Plimsoll",
+      "options": { "baseURL": "{base_v1}", "apiKey": "{env:PLIMSOLL_KEY}" },
+      "models": {
+        "{model}": { "name": "{model}", "limit": { "context": "{window}", "output": 8192 } }
+      }
+    }
+  }
+}"#,
+        }],
+        lines: "",
+        run: Some(RunSetup {
+            variables: &[RunVariable {
+                name: "OPENCODE_CONFIG_CONTENT",
+                // opencode's own providers, with its own names and credentials.
+                value: r#"{ "provider": {
+  "openai": { "options": { "baseURL": "{base_v1}", "headers": { "x-plimsoll-key": "{key}" } } },
+  "anthropic": { "options": { "baseURL": "{base_v1}", "headers": { "x-plimsoll-key": "{key}" } } }
+} }"#,
+                existing: Json,
+            }],
+            arguments: &[],
+            file: None,
+        }),
+    },
+    Client {
+        name: "aider",
+        title: "aider",
+        programs: &["aider"],
+        asks_for: "/v1/chat/completions",
+        address: "the environment, or `~/.aider.conf.yml`",
+        base: "{base_v1}",
+        model: "openai/{model}",
+        has_models: false,
+        window: "`.aider.model.metadata.json`",
+        trap: "The prefix openai/ says which API to speak. aider sends no tools, so what was cut cannot be looked up.",
+        was_run: true,
+        files: &[],
+        lines: "",
+        run: Some(RunSetup {
+            variables: &[
+                set("OPENAI_API_BASE", "{base_v1}"),
+                set("ANTHROPIC_API_BASE", "{base}"),
+            ],
+            arguments: &["--model=openai/{model}"],
+            file: None,
+        }),
+    },
+    Client {
+        name: "pi",
+        title: "pi",
+        programs: &["pi"],
+        asks_for: "/v1/chat/completions",
+        address: "`~/.pi/agent/models.json`",
+        base: "{base_v1}",
+        model: "plimsoll/{model}",
+        has_models: false,
+        window: "`contextWindow`",
+        trap: "The model is chosen by --model plimsoll/NAME.",
+        was_run: true,
+        files: &[ClientFile {
+            variable: "PI_CODING_AGENT_DIR",
+            folder: ".pi/agent",
+            names: &["models.json"],
+            format: FileFormat::Json,
+            content: r#"{
+  "providers": {
+    "plimsoll": {
+      "baseUrl": "{base_v1}",
+      "apiKey": "unused",
+      "api": "openai-completions",
+      "models": [{ "id": "{model}", "contextWindow": "{window}", "maxTokens": 8192 }]
+    }
+  }
+}"#,
+        }],
+        lines: "",
+        run: Some(RunSetup {
+            variables: &[
+                set("PLIMSOLL_BASE_URL", "{base}"),
+                set("PLIMSOLL_KEY", "{key}"),
+            ],
+            arguments: &["--extension={file}"],
+            file: Some((
+                "pi-extension.js",
+                r#"// pi's own providers, with its own names and credentials, through the proxy.
+export default function (pi) {
+  const base = process.env.PLIMSOLL_BASE_URL;
+  const headers = { "x-plimsoll-key": process.env.PLIMSOLL_KEY };
+  pi.registerProvider("openai", { baseUrl: `${base}/v1`, headers });
+  pi.registerProvider("anthropic", { baseUrl: base, headers });
+}
+"#,
+            )),
+        }),
+    },
+];

@@ -1,0 +1,5 @@
+//! Chat apps and editors.
+
+use super::Client;
+
+pub(super) const APPS: &[Client] = &[];

@@ -1,0 +1,5 @@
+//! Libraries.
+
+use super::Client;
+
+pub(super) const LIBRARIES: &[Client] = &[];

@@ -1,0 +1,154 @@
+//! The clients that a command sets up, as data: [`CLIENTS`] has a row for each, and no client has code of its own.
+//!
+//! `plimsoll run` uses [`find_run`] and [`Values::expand`], `plimsoll connect` and `disconnect` the rest. A text of a row may
+//! have placeholders; what names a value that is not there is left out as a whole (a variable, an argument, a
+//! member of a file):
+//!
+//! | placeholder | value |
+//! | --- | --- |
+//! | `{base}` | the proxy's address, without a slash at its end: `http://127.0.0.1:1876` |
+//! | `{base_v1}` | the same with `/v1` |
+//! | `{key}` | what names the account at the proxy (`x-plimsoll-key`); a secret, so in variables only |
+//! | `{model}` | the proxy's name of a model |
+//! | `{window}` | tokens that the client is to take for that model's window |
+//! | `{file}` | path of the file that [`RunSetup::file`] was written to |
+
+mod agents;
+mod apps;
+mod libraries;
+
+/// One client.
+#[derive(Debug)]
+pub(in crate::cli) struct Client {
+    /// Its name in commands: `plimsoll connect NAME`.
+    pub(in crate::cli) name: &'static str,
+    /// Its name in texts.
+    pub(in crate::cli) title: &'static str,
+    /// Its programs, by which `plimsoll run` finds it too.
+    pub(in crate::cli) programs: &'static [&'static str],
+    /// The path that it asks for.
+    pub(in crate::cli) asks_for: &'static str,
+    /// Where its address stands, for the table in `docs/clients.md`.
+    pub(in crate::cli) address: &'static str,
+    /// The base URL that it wants: `{base}` or `{base_v1}`.
+    pub(in crate::cli) base: &'static str,
+    /// How it names a model of the proxy's, such as `openai/{model}`.
+    pub(in crate::cli) model: &'static str,
+    /// Whether it works with names of its own, so that it needs no model.
+    pub(in crate::cli) has_models: bool,
+    /// Where its window stands, for the table in `docs/clients.md`.
+    pub(in crate::cli) window: &'static str,
+    /// What goes wrong if nobody says it: one sentence or two.
+    pub(in crate::cli) trap: &'static str,
+    /// Whether the settings were tried with the program itself.
+    pub(in crate::cli) was_run: bool,
+    /// Its files, each with what stands there.
+    pub(in crate::cli) files: &'static [ClientFile],
+    /// What is to be done beside the files or in their place: lines of a shell or a program, fields of a form.
+    pub(in crate::cli) lines: &'static str,
+    /// How `plimsoll run` starts it; `None`: as any other program.
+    pub(in crate::cli) run: Option<RunSetup>,
+}
+
+/// A file of a client's settings.
+#[derive(Debug)]
+pub(in crate::cli) struct ClientFile {
+    /// The variable that names its folder.
+    pub(in crate::cli) variable: &'static str,
+    /// The folder otherwise, below the user's home.
+    pub(in crate::cli) folder: &'static str,
+    /// Its names: the first that is there, else the first.
+    pub(in crate::cli) names: &'static [&'static str],
+    pub(in crate::cli) format: FileFormat,
+    /// What stands there. Of several models, each has its own copy, and these are merged.
+    pub(in crate::cli) content: &'static str,
+}
+
+/// How a file is edited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cli) enum FileFormat {
+    /// With comments and trailing commas, where the file has them.
+    Json,
+    Toml,
+    /// Written where there is none, never edited.
+    Yaml,
+}
+
+/// How `plimsoll run` starts a client.
+#[derive(Debug)]
+pub(in crate::cli) struct RunSetup {
+    pub(in crate::cli) variables: &'static [RunVariable],
+    /// Before the user's own.
+    pub(in crate::cli) arguments: &'static [&'static str],
+    /// Name and content of a file that the arguments name as `{file}`. It lies in the proxy's data directory.
+    pub(in crate::cli) file: Option<(&'static str, &'static str)>,
+}
+
+/// A variable of a client's environment.
+#[derive(Debug)]
+pub(in crate::cli) struct RunVariable {
+    pub(in crate::cli) name: &'static str,
+    pub(in crate::cli) value: &'static str,
+    pub(in crate::cli) existing: Existing,
+}
+
+/// What becomes of a variable's value that the user's environment has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cli) enum Existing {
+    Replaced,
+    /// Kept, as lines before the new ones.
+    Lines,
+    /// Kept, as a JSON object into which the new members are merged ([`edit`]).
+    Json,
+}
+
+/// What the placeholders stand for.
+#[derive(Clone, Debug, Default)]
+pub(in crate::cli) struct Values {
+    /// `http://HOST:PORT`.
+    pub(in crate::cli) base: String,
+    pub(in crate::cli) key: Option<String>,
+    pub(in crate::cli) model: Option<String>,
+    /// Tokens.
+    pub(in crate::cli) window: Option<u64>,
+    pub(in crate::cli) file: Option<String>,
+}
+
+impl Values {
+    /// The text with its placeholders filled in; `None`: it names a value that is not there.
+    pub(in crate::cli) fn expand(&self, text: &str) -> Option<String> {
+        let window = self.window.map(|tokens| tokens.to_string());
+        let values = [
+            ("{base}", Some(self.base.clone())),
+            ("{base_v1}", Some(format!("{}/v1", self.base))),
+            ("{key}", self.key.clone()),
+            ("{model}", self.model.clone()),
+            ("{window}", window),
+            ("{file}", self.file.clone()),
+        ];
+        let named = values.iter().filter(|(name, _)| text.contains(name));
+        let mut expanded = text.to_owned();
+        for (name, value) in named {
+            expanded = expanded.replace(name, value.as_deref()?);
+        }
+        Some(expanded)
+    }
+}
+
+/// All clients, in the order of `docs/clients.md`.
+pub(in crate::cli) fn list_clients() -> impl Iterator<Item = &'static Client> {
+    let groups = [agents::AGENTS, apps::APPS, libraries::LIBRARIES];
+    groups.into_iter().flatten()
+}
+
+/// The client of this name, or with this program.
+pub(in crate::cli) fn find_client(name: &str) -> Option<&'static Client> {
+    list_clients().find(|client| client.name == name || client.programs.contains(&name))
+}
+
+/// How to start a program: as its client's row says, else with the variables that most programs read.
+pub(in crate::cli) fn find_run(program: &str) -> &'static RunSetup {
+    let client = find_client(program);
+    let own = client.and_then(|client| client.run.as_ref());
+    own.unwrap_or(&agents::ANY_PROGRAM)
+}

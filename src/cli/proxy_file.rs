@@ -1,0 +1,79 @@
+//! The file by which a running proxy is found in its data directory: [`ProxyFile`] writes it, `plimsoll run` reads it.
+
+use std::{
+    fs,
+    io::{self, Write as _},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{config::DataDir, http::lease::LeaseSecret};
+
+const FILE_NAME: &str = "proxy.json";
+
+/// A file of some hundred bytes; more is none of the proxy's.
+const MAX_FILE_BYTES: u64 = 16 << 10;
+
+/// A running proxy.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) struct RunningProxy {
+    /// Where clients of this machine reach it.
+    pub(super) address: SocketAddr,
+    /// The id of its process.
+    pub(super) process: u32,
+    /// The settings file that it has read.
+    pub(super) settings: Option<PathBuf>,
+    pub(super) secret: LeaseSecret,
+}
+
+impl RunningProxy {
+    /// The proxy that the data directory names. It may have ended: only a lease tells.
+    pub(super) fn read(data_dir: &Path) -> Option<Self> {
+        let path = data_dir.join(FILE_NAME);
+        // Half a file, or one of another release, is as good as none.
+        let is_small = fs::metadata(&path).ok()?.len() <= MAX_FILE_BYTES;
+        serde_json::from_slice(&fs::read(path).ok().filter(|_| is_small)?).ok()
+    }
+}
+
+/// The file of this process. Dropping it removes the file, unless another proxy has written it since.
+pub(super) struct ProxyFile {
+    path: PathBuf,
+    process: u32,
+}
+
+impl ProxyFile {
+    /// Replaces the file of a proxy that is gone. Nothing is written without a data directory.
+    ///
+    /// SECURITY: it has the secret, so only its owner can read it.
+    pub(super) fn write(data_dir: &DataDir, proxy: &RunningProxy) -> io::Result<Option<Self>> {
+        let Some(folder) = data_dir.path() else {
+            return Ok(None);
+        };
+        fs::create_dir_all(folder)?;
+        // A temporary file has the mode 600.
+        let mut draft = tempfile::Builder::new()
+            .prefix(".proxy.")
+            .tempfile_in(folder)?;
+        serde_json::to_writer(&mut draft, proxy)?;
+        draft.flush()?;
+        let path = folder.join(FILE_NAME);
+        draft.persist(&path)?;
+        Ok(Some(Self {
+            path,
+            process: proxy.process,
+        }))
+    }
+}
+
+impl Drop for ProxyFile {
+    fn drop(&mut self) {
+        let now = self.path.parent().and_then(RunningProxy::read);
+        if now.is_some_and(|proxy| proxy.process == self.process) {
+            // What stays is recognised as the file of a proxy that is gone.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}

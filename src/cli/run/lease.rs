@@ -1,0 +1,54 @@
+//! Takes and holds a lease of a proxy: see `src/http/lease.rs`.
+
+use std::{net::SocketAddr, time::Duration};
+
+use reqwest::{Response, StatusCode};
+
+use crate::{
+    cli::proxy_file::RunningProxy,
+    http::lease::{LEASE_PATH, NONCE_HEADER, PROOF_HEADER, Side},
+    provider::begin_http_client,
+};
+
+/// For the head of the answer. A listener of somebody else's may give none.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// A proxy that has proved to be ours, and that lives as long as this does.
+pub(super) struct HeldProxy {
+    pub(super) address: SocketAddr,
+    pub(super) process: u32,
+    answer: Response,
+}
+
+impl HeldProxy {
+    /// `None`: nothing listens there, or not the proxy of this secret.
+    pub(super) async fn take(proxy: &RunningProxy) -> Option<Self> {
+        let (address, secret) = (proxy.address, &proxy.secret);
+        let mut nonce = [0; 16];
+        getrandom::fill(&mut nonce).ok()?;
+        let nonce = hex::encode(nonce);
+        let prove = |side| secret.prove(side, address.port(), nonce.as_bytes());
+        let client = begin_http_client()
+            .connect_timeout(ANSWER_WITHIN)
+            .build()
+            .ok()?;
+        let ask = client
+            .get(format!("http://{address}{LEASE_PATH}"))
+            .header(NONCE_HEADER, &nonce)
+            .header(PROOF_HEADER, prove(Side::Asks))
+            .send();
+        let answer = tokio::time::timeout(ANSWER_WITHIN, ask).await.ok()?.ok()?;
+        let proof = answer.headers().get(PROOF_HEADER)?.as_bytes();
+        let is_proved = secret.check(Side::Listens, address.port(), nonce.as_bytes(), proof);
+        (is_proved && answer.status() == StatusCode::OK).then_some(Self {
+            address,
+            process: proxy.process,
+            answer,
+        })
+    }
+
+    /// Returns when the proxy ends, or is about to.
+    pub(super) async fn wait_for_end(&mut self) {
+        while let Ok(Some(_)) = self.answer.chunk().await {}
+    }
+}
