@@ -3,8 +3,10 @@
 //! Results go to standard output, problems to standard error. A pipe that is closed early is no error.
 
 mod check;
+mod completions;
 #[cfg(feature = "simulated")]
 mod demo;
+mod doctor;
 mod health;
 mod inspect;
 mod key;
@@ -20,10 +22,10 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use thiserror::Error;
 
-use crate::config::{Environment, Flags, Problems, load_config};
+use crate::config::{Environment, Flags, Problems, load_config, make_settings_schema};
 
 /// Keeps every conversation inside its model's context window, and says how full the window is.
 #[derive(Debug, Parser)]
@@ -41,6 +43,8 @@ enum Command {
     Serve,
     /// Validate the settings and show what they come to
     Check(check::CheckArgs),
+    /// Look for what keeps a set-up from working, with what to do about it: the exit code is 0 or 1
+    Doctor(doctor::DoctorArgs),
     /// List the models, with their windows and where these come from
     Models(models::ModelsArgs),
     /// Show what the guard would do to a request
@@ -54,6 +58,10 @@ enum Command {
     Key(key::KeyArgs),
     /// Ask a running proxy whether it is ready, for the checks of containers: the exit code is 0 or 1
     Health(health::HealthArgs),
+    /// Print the JSON Schema of the settings file, for editors
+    Schema,
+    /// Print the script by which a shell completes commands and options
+    Completions(completions::CompletionsArgs),
 }
 
 type CommandResult = Result<(), CommandError>;
@@ -74,6 +82,9 @@ enum CommandError {
     #[cfg(feature = "simulated")]
     #[error("the demo ended early: the proxy did not answer: {0}")]
     Demo(reqwest::Error),
+    /// The output has said what is wrong.
+    #[error("see above")]
+    Reported,
     /// The message of one command.
     #[error("{0}")]
     Command(String),
@@ -97,6 +108,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: &Environm
     let result = match arguments.command.unwrap_or(Command::Serve) {
         Command::Serve => serve::run(&flags, environment),
         Command::Check(args) => check::run(args, &flags, environment, out),
+        Command::Doctor(args) => doctor::run(args, &flags, environment, out),
+        Command::Schema => write_schema(out),
+        Command::Completions(args) => completions::run(args, out),
         Command::Key(args) => key::run(&args, &flags, environment, out),
         Command::Health(args) => health::run(&args, &flags, environment, out),
         Command::Models(args) => models::run(&args, &flags, environment, out),
@@ -113,6 +127,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: &Environm
         }
         // Printed as JSON.
         Err(CommandError::Settings(problems)) if problems.0.is_empty() => return ExitCode::from(2),
+        Err(CommandError::Reported) => return ExitCode::FAILURE,
         Err(CommandError::Settings(_)) => 2,
         Err(_) => 1,
     };
@@ -121,6 +136,15 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: &Environm
         let _ = writeln!(io::stderr().lock(), "plimsoll: {error}");
     }
     ExitCode::from(code)
+}
+
+fn write_schema(out: &mut impl Write) -> CommandResult {
+    Ok(writeln!(out, "{:#}", make_settings_schema())?)
+}
+
+/// The commands and their options, for what describes them elsewhere.
+pub fn describe_command_line() -> clap::Command {
+    CliArguments::command()
 }
 
 /// Runs a future to its end on this thread.
