@@ -9,7 +9,10 @@ use serde_json::{Value, json};
 use super::{CommandError, CommandResult, models, table::write_table};
 use crate::{
     compaction,
-    config::{Config, Environment, Flags, Problems, Setting, StorePlace, load_config},
+    config::{
+        Config, Environment, Flags, LoadedConfig, Problem, Problems, Setting, StorePlace,
+        load_config,
+    },
     guard::{Policy, budget::default_budget},
     provider::{Registry, collect_warnings, find_unknown_windows, fit_body_to_windows},
 };
@@ -43,10 +46,8 @@ pub(super) fn run(
     fit_body_to_windows(&mut loaded.config);
     let config = &loaded.config;
     let registry = Registry::new(config).map_err(CommandError::Start)?;
-    let mut warnings = loaded.warnings;
-    warnings.extend(loaded.unset_variables);
-    warnings.extend(collect_warnings(config, &registry));
-    warnings.extend(find_unknown_windows(&registry));
+    let mut warnings = loaded.unset_variables.clone();
+    warnings.extend(list_warnings(&loaded, &registry));
     let is_shown = |setting: &&Setting| args.all || setting.origin.is_some();
     let shown: Vec<&Setting> = config.settings.iter().filter(is_shown).collect();
     if args.json {
@@ -91,6 +92,14 @@ pub(super) fn run(
         write_table(out, &routes)?;
     }
     Ok(out.flush()?)
+}
+
+/// What is doubtful in valid settings, but for variables that are not set.
+pub(super) fn list_warnings(loaded: &LoadedConfig, registry: &Registry) -> Vec<Problem> {
+    let mut warnings = loaded.warnings.clone();
+    warnings.extend(collect_warnings(&loaded.config, registry));
+    warnings.extend(find_unknown_windows(registry));
+    warnings
 }
 
 /// Patterns of names that are shown of a provider of the proxy's own choice.

@@ -5,8 +5,10 @@
 mod check;
 #[expect(dead_code, reason = "the commands that use it follow")]
 mod clients;
+mod completions;
 #[cfg(feature = "simulated")]
 mod demo;
+mod doctor;
 mod health;
 mod inspect;
 mod key;
@@ -24,10 +26,10 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use thiserror::Error;
 
-use crate::config::{Environment, Flags, Problems, load_config};
+use crate::config::{Environment, Flags, Problems, load_config, make_settings_schema};
 
 /// Keeps every conversation inside its model's context window, and says how full the window is.
 #[derive(Debug, Parser)]
@@ -50,6 +52,8 @@ enum Command {
     Keep(run::KeepArgs),
     /// Validate the settings and show what they come to
     Check(check::CheckArgs),
+    /// Look for what keeps a set-up from working, with what to do about it: the exit code is 0 or 1
+    Doctor(doctor::DoctorArgs),
     /// List the models, with their windows and where these come from
     Models(models::ModelsArgs),
     /// Show what the guard would do to a request
@@ -63,6 +67,10 @@ enum Command {
     Key(key::KeyArgs),
     /// Ask a running proxy whether it is ready, for the checks of containers: the exit code is 0 or 1
     Health(health::HealthArgs),
+    /// Print the JSON Schema of the settings file, for editors
+    Schema,
+    /// Print the script by which a shell completes commands and options
+    Completions(completions::CompletionsArgs),
 }
 
 type CommandResult = Result<(), CommandError>;
@@ -83,7 +91,7 @@ enum CommandError {
     #[cfg(feature = "simulated")]
     #[error("the demo ended early: the proxy did not answer: {0}")]
     Demo(reqwest::Error),
-    /// An exit code, and a message, unless another process has said it.
+    /// An exit code, and a message, unless the output or another process has said it.
     #[error("{1}")]
     Exit(u8, String),
     /// The message of one command.
@@ -111,6 +119,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: &Environm
         Command::Run(args) => run::run(&args, &flags, environment),
         Command::Keep(args) => run::keep(&args, &flags, environment),
         Command::Check(args) => check::run(args, &flags, environment, out),
+        Command::Doctor(args) => doctor::run(args, &flags, environment, out),
+        Command::Schema => write_schema(out),
+        Command::Completions(args) => completions::run(args, out),
         Command::Key(args) => key::run(&args, &flags, environment, out),
         Command::Health(args) => health::run(&args, &flags, environment, out),
         Command::Models(args) => models::run(&args, &flags, environment, out),
@@ -139,6 +150,15 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: &Environm
         let _ = writeln!(io::stderr().lock(), "plimsoll: {error}");
     }
     ExitCode::from(code)
+}
+
+fn write_schema(out: &mut impl Write) -> CommandResult {
+    Ok(writeln!(out, "{:#}", make_settings_schema())?)
+}
+
+/// The commands and their options, for what describes them elsewhere.
+pub fn describe_command_line() -> clap::Command {
+    CliArguments::command()
 }
 
 /// Runs a future to its end on this thread.

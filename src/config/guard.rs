@@ -23,7 +23,7 @@ settings! {
         pub truncate_tail_chars: Option<usize> = s.explain_unset("2000").read_optional_number("truncate_tail_chars", 0..=MAX_CHARS,
             "it is what a truncated tool result keeps of its end, in characters");
         /// Unset: 50,000, and more where that is at most an eighth of the window.
-        pub max_tool_result_chars: Option<usize> = s.explain_unset("50000, or an eighth of the window").read_optional_number("max_tool_result_chars",
+        pub max_tool_result_chars: Option<usize> = s.explain_unset("50000, or an eighth of the window").bound_by_others().read_optional_number("max_tool_result_chars",
             least_result_chars([truncate_head_chars, truncate_tail_chars]).min(MAX_CHARS)..=MAX_CHARS,
             "it must hold truncate_head_chars, truncate_tail_chars and 100 for the marker between");
         /// Unset: twice the largest answer of the session so far, within bounds.

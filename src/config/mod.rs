@@ -40,6 +40,7 @@ pub use loading::{
     environment::Environment,
     load::{Flags, LoadedConfig, load_config},
     problem::{Problem, Problems},
+    schema::make_settings_schema,
     setting::Setting,
     watch::ConfigWatcher,
 };

@@ -133,6 +133,13 @@ impl Outgoing {
         }
     }
 
+    /// The variable by which clients of this environment send what is for `address`, an `http://` one of this machine,
+    /// to a proxy; `None`: they reach it directly. This proxy never asks another one for a private address.
+    pub fn find_catching_variable(&self, address: &Url) -> Option<&str> {
+        let (variable, _) = self.http.as_ref()?;
+        (!self.is_excepted(address)).then_some(variable)
+    }
+
     /// Whether `NO_PROXY` names the address: by domain, network, `*`, `*.domain`, or with its port; commas or white space
     /// stand between two.
     fn is_excepted(&self, address: &Url) -> bool {

@@ -36,7 +36,7 @@ settings! {
                 "it is the size of one request body in bytes, after decoding")
             .unwrap_or(MIN_BODY_BYTES);
         /// Of all request and buffered response bodies together.
-        pub max_bytes_in_flight: usize = s.read_number("max_bytes_in_flight", 512 << 20,
+        pub max_bytes_in_flight: usize = s.bound_by_others().read_number("max_bytes_in_flight", 512 << 20,
             max_body_bytes.min(MAX_BODY_BYTES)..=1 << 40,
             "it must hold one body of server.max_body_bytes, or no large request gets in");
         pub max_connections: usize = s.read_number("max_connections", 4096, 1..=1_000_000,

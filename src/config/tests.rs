@@ -153,7 +153,7 @@ fn the_shipped_file_is_the_defaults() {
 /// The shipped file with its examples uncommented.
 fn with_examples() -> String {
     let uncommented = SHIPPED.lines().map(|line| match line.strip_prefix('#') {
-        Some(example) if !example.is_empty() && !example.starts_with(' ') => example,
+        Some(example) if !example.is_empty() && !example.starts_with([' ', ':']) => example,
         _ => line,
     });
     let text = uncommented.collect::<Vec<_>>().join("\n");

@@ -129,7 +129,7 @@ pub fn place_key(headers: &mut HeaderMap, provider: &ProviderConfig, format: For
 }
 
 /// The headers of the proxy's own request for a provider's list of models. Anthropic's list is that of its Messages.
-pub(super) fn write_for_list(provider: &ProviderConfig) -> HeaderMap {
+pub fn write_for_list(provider: &ProviderConfig) -> HeaderMap {
     let mut headers = filter_for_provider(&HeaderMap::new(), provider, false, true);
     place_key(&mut headers, provider, Format::Messages);
     if provider.profile.name == "anthropic" && !headers.contains_key("anthropic-version") {

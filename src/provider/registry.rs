@@ -25,7 +25,7 @@ use super::{
     background::BackgroundTasks,
     catalogue::{
         fetched_catalogue::{CatalogueFetchError, FetchedCatalogue},
-        table::{WindowTable, built_in_date, built_in_table},
+        table::{WindowTable, built_in_date, built_in_since, built_in_table},
     },
     learnt_windows::{LearntWindows, Lesson, LessonScope, RefusedPrompt},
     model_lists::{ModelListError, ModelLists},
@@ -262,6 +262,13 @@ impl Registry {
             Some(age) => format!("catalogue: {age}, {models} models; the rest built in, of {date}"),
             None => format!("catalogue: built in, of {date}, {models} models"),
         }
+    }
+
+    /// How old the newest table of windows is.
+    pub fn catalogue_age(&self, now: SystemTime) -> Duration {
+        let fetched = self.fetched.as_ref();
+        let age = fetched.and_then(|fetched| fetched.age_at(now));
+        age.unwrap_or_else(|| now.duration_since(built_in_since()).unwrap_or_default())
     }
 
     /// The fetched table of windows, else the built-in one.

@@ -43,6 +43,9 @@ pub fn collect_warnings(config: &Config, registry: &Registry) -> Vec<Problem> {
                  {profile} answer at {base_url}/v1"
             ));
         }
+        if base_url.contains("/v1/v1") {
+            warn("has /v1 twice, so that no path of the provider is met; write it once");
+        }
         if base_url.contains("{model}") {
             warn(
                 "has the model in it, so that requests without one cannot go there, nor is it asked for its list of models",

@@ -38,6 +38,8 @@ mod row;
 mod save;
 mod writer;
 
+pub use open::is_in_use;
+
 use batch::{Batch, WriteResult};
 use read::SessionFilter;
 use readers::Readers;

@@ -205,6 +205,15 @@ pub async fn open_store(
     }
 }
 
+/// Connects to the server of the settings once: why it cannot be used. `None`: it can, or the settings name none.
+pub async fn find_server_fault(config: &StoreConfig) -> Option<String> {
+    match &config.place {
+        #[cfg(feature = "redis")]
+        StorePlace::Redis(server) => redis::RedisStore::find_fault(config, server).await,
+        _ => None,
+    }
+}
+
 const fn check_bytes(bytes: usize, most: usize) -> Result<(), StoreError> {
     match bytes <= most {
         true => Ok(()),

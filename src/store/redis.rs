@@ -47,6 +47,17 @@ pub struct RedisStore {
     version: AtomicU64,
 }
 
+/// The first call of a connection. It writes, since a read-only replica answers reads.
+fn make_probe(config: &StoreConfig, server: &RedisConfig) -> RedisCall {
+    let script = concat!(
+        include_str!("redis/common.lua"),
+        include_str!("redis/format.lua")
+    );
+    let probe = RedisCall::from_command("EVAL", script).arg(1);
+    let probe = probe.arg(format!("{}{{all}}", server.prefix));
+    probe.arg(FORMAT).arg(config.max_age.as_millis())
+}
+
 /// The newest state of a session in a script's reply: tenant, session, seconds since 1970, state and commands.
 type SessionRowReply = ([u8; 16], [u8; 16], u64, Bytes, Bytes);
 
@@ -57,14 +68,7 @@ impl RedisStore {
     /// The address or the certificates are invalid. A server that does not answer is no error.
     pub fn open(config: &StoreConfig, server: &RedisConfig) -> io::Result<Self> {
         let address = address::parse_address(server)?;
-        // The probe writes, since a read-only replica answers reads.
-        let script = concat!(
-            include_str!("redis/common.lua"),
-            include_str!("redis/format.lua")
-        );
-        let probe = RedisCall::from_command("EVAL", script).arg(1);
-        let probe = probe.arg(format!("{}{{all}}", server.prefix));
-        let probe = probe.arg(FORMAT).arg(config.max_age.as_millis());
+        let probe = make_probe(config, server);
         Ok(Self {
             connector: Connector::start(address, probe, config.call_timeout()),
             prefix: server.prefix.clone(),
@@ -81,6 +85,14 @@ impl RedisStore {
     pub async fn refuse_newer(self) -> io::Result<Self> {
         self.connector.refuse_newer().await?;
         Ok(self)
+    }
+
+    /// Connects once, and asks what [`RedisStore::open`] asks: why the server cannot be used, if it cannot.
+    pub async fn find_fault(config: &StoreConfig, server: &RedisConfig) -> Option<String> {
+        match address::parse_address(server) {
+            Ok(address) => connector::find_fault(&address, &make_probe(config, server)).await,
+            Err(error) => Some(error.to_string()),
+        }
     }
 
     /// The name of an account's key, or of one for all accounts. The text in braces decides the slot of a cluster. It

@@ -16,6 +16,7 @@ mod connections;
 mod conversation;
 mod corpus;
 mod deferred_tools;
+mod doctor;
 mod edited_histories;
 mod edited_history;
 mod estimate;

@@ -4,7 +4,9 @@ mod commands;
 mod links;
 mod log;
 mod maintainers;
+mod man;
 mod packages;
+mod schema;
 mod sources;
 
 use std::{

@@ -7,6 +7,7 @@ pub(super) mod layer;
 pub(super) mod load;
 pub(super) mod places;
 pub(super) mod problem;
+pub(super) mod schema;
 pub(super) mod section;
 pub(super) mod setting;
 pub(super) mod watch;

@@ -16,6 +16,7 @@ use crate::config::loading::{
     explain::{WRITE_SECTION, explain_type_error, explain_unknown},
     layer::Layers,
     problem::{Problem, format_key_path},
+    schema::{ANY_NAME, SettingsSchema},
     setting::{Setting, SettingSource, is_under},
 };
 use values::SettingValue;
@@ -62,6 +63,10 @@ pub(crate) struct Section<'a> {
     known: Vec<String>,
     /// What applies where the next setting that is read has no value.
     unset: &'static str,
+    /// The bounds of the next number that is read follow from other settings.
+    bounds_follow: bool,
+    /// What is read for the schema of the settings; `None` where they are read to be used.
+    pub(crate) schema: Option<SettingsSchema>,
     /// Names of clients by the digests of their keys.
     pub(crate) client_keys: BTreeMap<[u8; 32], String>,
     /// Every key that was read.
@@ -82,6 +87,8 @@ impl<'a> Section<'a> {
             path: Vec::new(),
             known: Vec::new(),
             unset: NOT_SET,
+            bounds_follow: false,
+            schema: None,
             client_keys: BTreeMap::new(),
             settings: Vec::new(),
             type_errors: Vec::new(),
@@ -117,6 +124,20 @@ impl<'a> Section<'a> {
     pub(crate) const fn explain_unset(&mut self, words: &'static str) -> &mut Self {
         self.unset = words;
         self
+    }
+
+    /// Says that the bounds of the number that is read next follow from other settings, so that the schema has none.
+    pub(crate) const fn bound_by_others(&mut self) -> &mut Self {
+        self.bounds_follow = true;
+        self
+    }
+
+    /// Notes for the schema what a key can be, where its type does not tell.
+    pub(crate) fn note_choices(&mut self, key: &str, choices: &[&str]) {
+        let path = self.key_path(key);
+        if let Some(schema) = &mut self.schema {
+            schema.note_choices(&path, choices);
+        }
     }
 
     /// The keys that any source sets in a top-level section.
@@ -236,8 +257,13 @@ impl<'a> Section<'a> {
         mut read: impl FnMut(&mut Self, &str) -> Option<T>,
     ) -> BTreeMap<String, T> {
         self.read_section(key, |section| {
-            let names = section.layers.list_keys(&section.path).into_iter();
-            let entries = names.filter_map(|name| Some((read(section, &name)?, name)));
+            let names = match &section.schema {
+                Some(_) => vec![ANY_NAME.to_owned()],
+                None => section.layers.list_keys(&section.path),
+            };
+            let entries = names
+                .into_iter()
+                .filter_map(|name| Some((read(section, &name)?, name)));
             entries.map(|(value, name)| (name, value)).collect()
         })
     }
@@ -270,6 +296,9 @@ impl<'a> Section<'a> {
         }
         // The numbers, texts and lists of a setting always become JSON.
         let shown = show.redact_value(serde_json::to_value(&value).unwrap_or_default());
+        if let Some(schema) = &mut self.schema {
+            schema.note_value::<T>(&path, shown.clone());
+        }
         self.settings.push(Setting {
             key: format_key_path(&path),
             hidden: shown.is_none(),

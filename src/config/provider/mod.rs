@@ -152,7 +152,9 @@ fn make_simulated(listed: bool) -> ProviderConfig {
 /// as the addresses of several clouds do.
 fn read_formats(s: &mut Section, profile: &Profile, base_url: Option<&str>) -> Vec<Format> {
     let key = "formats";
-    let Some(names) = s.read_option::<Vec<String>>(key, Visibility::Plain) else {
+    let names = s.read_option::<Vec<String>>(key, Visibility::Plain);
+    s.note_choices(key, &FORMATS.map(Format::name));
+    let Some(names) = names else {
         let has_messages = profile.speaks_messages
             || base_url.is_none_or(|url| url.to_ascii_lowercase().contains("/anthropic"));
         let is_spoken = |format: &Format| format.api() == Api::OpenAi || has_messages;
@@ -258,9 +260,10 @@ fn read_profile(s: &mut Section, base_url: Option<&str>) -> &'static Profile {
     let written: Option<String> = s
         .explain_unset(guessed)
         .read_option("profile", Visibility::Plain);
+    let names: Vec<_> = PROFILES.iter().map(|profile| profile.name).collect();
+    s.note_choices("profile", &names);
     let wanted = written.as_deref().unwrap_or(guessed);
     profile::find_profile(wanted).unwrap_or_else(|| {
-        let names: Vec<_> = PROFILES.iter().map(|profile| profile.name).collect();
         let names = names.join(", ");
         let message = format!("there is no such profile; write one of {names}");
         s.refuse_text("profile", wanted, message);

@@ -172,7 +172,7 @@ impl FetchedCatalogue {
     }
 
     /// A list from the future has any age: a clock was wrong.
-    fn age_at(&self, now: SystemTime) -> Option<Duration> {
+    pub(crate) fn age_at(&self, now: SystemTime) -> Option<Duration> {
         let current = self.current.lock();
         let fetched = current.as_ref()?.fetched;
         Some(now.duration_since(fetched).unwrap_or(Duration::MAX))

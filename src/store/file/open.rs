@@ -115,6 +115,12 @@ pub(super) fn checkpoint(file: &Connection) -> rusqlite::Result<i64> {
     file.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get(1))
 }
 
+/// Whether a process uses the sessions of a directory. Waits for nothing and makes no file.
+pub fn is_in_use(directory: &Path) -> bool {
+    let lock = File::open(directory.join(LOCK_NAME));
+    lock.is_ok_and(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock)))
+}
+
 /// The locked path of the file; dropping it unlocks the path.
 #[derive(Debug)]
 pub(super) struct LockedFile {

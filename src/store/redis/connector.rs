@@ -266,6 +266,15 @@ impl Server {
     }
 }
 
+/// Connects and probes once: why the server cannot be used, if it cannot.
+pub(super) async fn find_fault(address: &RedisAddress, probe: &RedisCall) -> Option<String> {
+    let connect = async { address.open_connection().await?.probe_server(probe).await };
+    let connected = timeout(CONNECT_WITHIN, connect).await;
+    let error = connected.unwrap_or_else(|_| Err(timeout_error())).err()?;
+    let why = DownReason(&error);
+    Some(format!("{} cannot be used: {why}", address.hosts))
+}
+
 /// Connects again and again, for as long as the store exists.
 async fn keep_connected(server: Arc<Server>) {
     let mut pause = FIRST_PAUSE;

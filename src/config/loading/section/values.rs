@@ -59,6 +59,7 @@ impl Section<'_> {
         why: &str,
     ) -> T {
         let value = self.read_plain(key, default);
+        self.note_range(key, &range);
         self.check_range(key, value, &range, why)
     }
 
@@ -69,8 +70,19 @@ impl Section<'_> {
         range: RangeInclusive<T>,
         why: &str,
     ) -> Option<T> {
-        let value = self.read_option(key, Visibility::Plain)?;
-        Some(self.check_range(key, value, &range, why))
+        let value = self.read_option(key, Visibility::Plain);
+        self.note_range(key, &range);
+        Some(self.check_range(key, value?, &range, why))
+    }
+
+    /// Notes the bounds of a number for the schema, unless they follow from other settings.
+    fn note_range<T: Number>(&mut self, key: &str, range: &RangeInclusive<T>) {
+        let follow = std::mem::take(&mut self.bounds_follow);
+        let path = self.key_path(key);
+        if let Some(schema) = self.schema.as_mut().filter(|_| !follow) {
+            let [least, most] = [range.start(), range.end()].map(serde_json::to_value);
+            schema.note_range(&path, least.unwrap_or_default(), most.unwrap_or_default());
+        }
     }
 
     /// Refuses a number outside of `range`; returns it unchanged.
