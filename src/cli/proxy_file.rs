@@ -9,7 +9,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{config::DataDir, http::lease::LeaseSecret};
+use crate::{
+    config::{DataDir, LoadedConfig},
+    http::lease::LeaseSecret,
+};
 
 const FILE_NAME: &str = "proxy.json";
 
@@ -29,6 +32,12 @@ pub(super) struct RunningProxy {
 }
 
 impl RunningProxy {
+    /// The settings file of a process, as another one in another folder would name it.
+    pub(super) fn name_settings(loaded: &LoadedConfig) -> Option<PathBuf> {
+        let file = loaded.file.as_ref()?;
+        Some(std::path::absolute(file).unwrap_or_else(|_| file.clone()))
+    }
+
     /// The proxy that the data directory names. It may have ended: only a lease tells.
     pub(super) fn read(data_dir: &Path) -> Option<Self> {
         let path = data_dir.join(FILE_NAME);

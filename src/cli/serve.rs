@@ -122,7 +122,7 @@ fn open_leases(
     Ok(RunningProxy {
         address: find_reachable(listen),
         process: std::process::id(),
-        settings: loaded.file.clone(),
+        settings: RunningProxy::name_settings(loaded),
         secret,
     })
 }

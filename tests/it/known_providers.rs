@@ -152,40 +152,43 @@ async fn each_name_goes_to_its_provider_with_the_clients_own_key() {
 async fn a_chatgpt_login_goes_to_its_own_backend() {
     let (up, _tunnel, proxy) = start().await;
     let client = proxy.client();
-    let login = [
+    const LOGIN: Headers = &[
         ("authorization", "Bearer eyJhbGciOi.x.y"),
         ("chatgpt-account-id", "acct_1"),
         ("x-plimsoll-key", "0123456789abcdef"),
     ];
-    let key = [("authorization", "Bearer sk-proj-x"), login[1]];
-    let without_account = [login[0]];
+    const KEY: Headers = &[
+        ("authorization", "Bearer sk-proj-x"),
+        ("chatgpt-account-id", "acct_1"),
+    ];
+    const WITHOUT_ACCOUNT: Headers = &[("authorization", "Bearer eyJhbGciOi.x.y")];
     let cases: [(&str, &str, Headers, &str, &str); 6] = [
         (
             "POST",
             "responses",
-            &login,
+            LOGIN,
             "chatgpt.com",
             "/backend-api/codex/responses",
         ),
         (
             "POST",
             "responses/compact",
-            &login,
+            LOGIN,
             "chatgpt.com",
             "/backend-api/codex/responses/compact",
         ),
         (
             "GET",
             "models?client_version=1",
-            &login,
+            LOGIN,
             "chatgpt.com",
             "/backend-api/codex/models?client_version=1",
         ),
-        ("POST", "responses", &key, "api.openai.com", "/v1/responses"),
+        ("POST", "responses", KEY, "api.openai.com", "/v1/responses"),
         (
             "POST",
             "responses",
-            &without_account,
+            WITHOUT_ACCOUNT,
             "api.openai.com",
             "/v1/responses",
         ),
@@ -224,8 +227,8 @@ async fn a_chatgpt_login_goes_to_its_own_backend() {
     }
     // Another model stays where its name leads.
     let mut request = client.request(Method::POST, "/v1/responses");
-    for (name, value) in login {
-        request = request.header(name, value);
+    for (name, value) in LOGIN {
+        request = request.header(*name, *value);
     }
     let got = client
         .send_with(request, body("simulated/plimsoll-8k"))

@@ -306,7 +306,12 @@ async fn two_at_once_share_a_proxy_which_outlives_one_that_is_killed() {
 async fn a_proxy_of_the_users_own_is_used_and_stays() {
     let home = Home::new();
     let listen = ["--listen", "127.0.0.1:0"];
-    let own = Process::run(|command| at_home(command, home.folder.path()).args(listen)).await;
+    let own = Process::run(|command| {
+        at_home(command, home.folder.path())
+            .current_dir("/")
+            .args(listen)
+    })
+    .await;
     let mut client = home.run(ENDS_SOON);
     assert_eq!(client.address().await, own.address);
     client.end_with(0).await;

@@ -5,7 +5,7 @@
 //! keeper stops the client.
 
 use std::{
-    fs::{File, TryLockError},
+    fs::{File, TryLockError, create_dir_all},
     io::{self, Write as _},
     net::SocketAddr,
     process::Child,
@@ -162,7 +162,8 @@ impl Keeper<'_> {
         let Some(folder) = self.loaded.config.server.data_dir.path() else {
             return Ok(None);
         };
-        let lock = open_private(&folder.join(LOCK_NAME)).map_err(|error| error.to_string())?;
+        let lock = create_dir_all(folder).and_then(|()| open_private(&folder.join(LOCK_NAME)));
+        let lock = lock.map_err(|error| error.to_string())?;
         let begun = Instant::now();
         loop {
             match lock.try_lock() {
@@ -190,7 +191,7 @@ impl Keeper<'_> {
                 "the proxy at {known} ended, and runs at {address} now"
             ));
         }
-        if proxy.settings == self.loaded.file {
+        if proxy.settings == RunningProxy::name_settings(&self.loaded) {
             return Ok(());
         }
         let settings = proxy
@@ -260,7 +261,10 @@ mod processes {
     }
 
     pub(super) fn is_running(process: u32) -> bool {
-        parse_id(process).is_some_and(|id| test_kill_process(id).is_ok())
+        // One that ended, and whose parent has not asked how: in a container, nobody may.
+        let status = std::fs::read_to_string(format!("/proc/{process}/stat"));
+        let has_ended = status.is_ok_and(|status| status.contains(") Z "));
+        !has_ended && parse_id(process).is_some_and(|id| test_kill_process(id).is_ok())
     }
 
     /// The client is the parent, and keeps its process id to its end.
