@@ -1,13 +1,17 @@
 """llama.cpp's server for the model in the installed package: prints its address, ends with standard input.
 
-Arguments: the window in tokens, the number of threads.
+Arguments: the window in tokens, the number of threads. `running_engine` starts this as a process of its own.
 """
 
 import importlib.util
+import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import xllamacpp
+
+from relay import post
 
 
 def find_weights():
@@ -27,6 +31,26 @@ def start(window, threads):
     settings.cache_ram_mib = 0
     settings.ui = settings.warmup = settings.fit_params = False
     return xllamacpp.Server(settings)
+
+
+@contextmanager
+def running_engine(window, threads, log):
+    command = [sys.executable, __file__, str(window), str(threads)]
+    pipe = subprocess.PIPE
+    with open(log, "wb") as out, subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=out) as process:
+        try:
+            address = process.stdout.readline().decode().strip()
+            assert address, log.read_text()
+            yield address
+        finally:
+            # It ends with its standard input, too, but not before the answer it is at.
+            process.kill()
+
+
+def count(engine, messages):
+    """Tokens by the engine's template and vocabulary."""
+    prompt = post(f"{engine}/apply-template", {"messages": messages})[1]["prompt"]
+    return len(post(f"{engine}/tokenize", {"content": prompt, "parse_special": True})[1]["tokens"])
 
 
 if __name__ == "__main__":

@@ -10,11 +10,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import chats
 import variants
+from engine import count, running_engine
 from harness import binary, serving
 from relay import PATIENCE, Relay, post
 
@@ -58,21 +59,6 @@ def parse_arguments():
     return parser.parse_args()
 
 
-@contextmanager
-def running_engine(window, threads, log):
-    script = Path(__file__).with_name("engine.py")
-    command = [sys.executable, str(script), str(window), str(threads)]
-    pipe = subprocess.PIPE
-    with open(log, "wb") as out, subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=out) as process:
-        try:
-            address = process.stdout.readline().decode().strip()
-            assert address, log.read_text()
-            yield address
-        finally:
-            # It ends with its standard input, too, but not before the answer it is at.
-            process.kill()
-
-
 def read_pool(engine, keep):
     """The answers of the model to the topics, which every history is drawn from: written once."""
     written = keep / "history.json"
@@ -91,12 +77,6 @@ def begin_chat():
 
 def say(role, content):
     return {"role": role, "content": content}
-
-
-def count(engine, messages):
-    """Tokens by the engine's template and vocabulary."""
-    prompt = post(f"{engine}/apply-template", {"messages": messages})[1]["prompt"]
-    return len(post(f"{engine}/tokenize", {"content": prompt, "parse_special": True})[1]["tokens"])
 
 
 def make_history(engine, pool, window, seed):

@@ -32,7 +32,7 @@ use super::{
     dispatch::{fallbacks::Fallbacks, send_with_fallbacks},
     outgoing::{check_credentials, choose_provider},
     plan::LastRequest,
-    request_options::{ClaudeClass, RequestOptions},
+    request_options::{RequestClass, RequestOptions},
     summary::{begin_summary_wait, wait_for_summary},
 };
 use crate::{
@@ -198,7 +198,7 @@ async fn inherit_session(
     drop(span);
     let redeems = conversation.redeems_credit();
     let may_repeat =
-        redeems || options.class == ClaudeClass::WarmsCache || conversation.may_fill_cache();
+        redeems || options.class == RequestClass::WarmsCache || conversation.may_fill_cache();
     let repeated = may_repeat.then(|| {
         let digest = inherited.lineage.digest_prompt(conversation);
         app.last_requests.find(digest)
@@ -207,7 +207,7 @@ async fn inherit_session(
     if let Some(last) = &repeated {
         inherited.session = last.session;
     }
-    let is_auxiliary = [ClaudeClass::Auxiliary, ClaudeClass::WarmsCache].contains(&options.class);
+    let is_auxiliary = [RequestClass::Auxiliary, RequestClass::WarmsCache].contains(&options.class);
     if repeated.is_some() && !redeems || is_auxiliary {
         inherited.store_nothing();
     }

@@ -1,4 +1,4 @@
-//! Options that a client sets in headers of its request, and what Claude Code says of it there.
+//! Options that a client sets in headers of its request, and what it says of the request there.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -6,6 +6,9 @@ const GUARD: HeaderName = HeaderName::from_static("x-plimsoll-guard");
 const RECOVERY: HeaderName = HeaderName::from_static("x-plimsoll-recovery");
 const AUTO_COMPACT: HeaderName = HeaderName::from_static("x-plimsoll-auto-compact");
 const STREAM_HEALTH: HeaderName = HeaderName::from_static("x-plimsoll-stream-health");
+/// The name of a task that an app sets a model beside a conversation; empty or missing in a turn. Any client may be told to
+/// send it; `{{TASK}}` in a header of Open WebUI's connection is such a name.
+const TASK: HeaderName = HeaderName::from_static("x-plimsoll-task");
 /// Sent with `CLAUDE_CODE_GATEWAY_HINT_HEADERS=1`, by Claude Code 2.1.332. No page of its vendor names them: where they are
 /// missing, or have another value, the request is taken for what it looks like.
 const CLAUDE_CLASS: HeaderName = HeaderName::from_static("x-claude-code-request-class");
@@ -21,9 +24,9 @@ pub enum GuardMode {
     Off,
 }
 
-/// What Claude Code says that a request is.
+/// What the client says that a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClaudeClass {
+pub enum RequestClass {
     /// A turn, or nothing is said.
     Turn,
     /// It compacts the conversation, or answers beside it: nothing new of recovery, and no cut that could wait.
@@ -34,12 +37,14 @@ pub enum ClaudeClass {
     WarmsCache,
 }
 
-impl ClaudeClass {
+impl RequestClass {
     fn from_headers(headers: &HeaderMap) -> Self {
         let says = |name| headers.get(name).map(HeaderValue::as_bytes);
+        let is_task = says(TASK).is_some_and(|name| !name.trim_ascii().is_empty());
         match (says(CLAUDE_CLASS), says(CLAUDE_AUXILIARY)) {
             (_, Some(b"resume_cache_warm")) => Self::WarmsCache,
             (Some(b"auxiliary"), _) => Self::Auxiliary,
+            _ if is_task => Self::Auxiliary,
             (Some(b"compaction" | b"side_reply"), _) => Self::Beside,
             _ => Self::Turn,
         }
@@ -50,7 +55,7 @@ impl ClaudeClass {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestOptions {
     pub mode: GuardMode,
-    pub class: ClaudeClass,
+    pub class: RequestClass,
     /// Recovery may add a new prompt, tools or a course. Earlier additions stay either way, so that the prefix does.
     pub recovers: bool,
     /// Whether the conversation is summarised automatically; `None`: as its session, or the settings, say.
@@ -63,7 +68,7 @@ impl RequestOptions {
     /// `recovers`: whether the client may have recovery.
     pub fn from_headers(headers: &HeaderMap, recovers: bool) -> Self {
         let asked = |name| headers.get(name).map(HeaderValue::as_bytes);
-        let class = ClaudeClass::from_headers(headers);
+        let class = RequestClass::from_headers(headers);
         Self {
             class,
             mode: match asked(GUARD) {
@@ -71,7 +76,7 @@ impl RequestOptions {
                 Some(b"dry-run") => GuardMode::DryRun,
                 _ => GuardMode::Guard,
             },
-            recovers: recovers && class == ClaudeClass::Turn && asked(RECOVERY) != Some(b"off"),
+            recovers: recovers && class == RequestClass::Turn && asked(RECOVERY) != Some(b"off"),
             auto_compact: match asked(AUTO_COMPACT) {
                 Some(b"on") => Some(true),
                 Some(b"off") => Some(false),

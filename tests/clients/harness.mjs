@@ -279,10 +279,10 @@ ${RECOVERY.map((how) => `[models."scripted/recovery-${how}"]\ncontext_length = 1
   return { baseURL: `${proxy.url}/v1`, stop: proxy.stop };
 }
 
-// The proxy before two strict providers (see providers.py), which run as another process.
-export async function startTwo() {
+// The proxy before two strict providers (see providers.py), which run as another process. `window` is in tokens.
+export async function startTwo(window = 8192) {
   const script = join(here, "providers.py");
-  const providers = spawn("python3", [script], { stdio: ["pipe", "pipe", "inherit"] });
+  const providers = spawn("python3", [script, String(window)], { stdio: ["pipe", "pipe", "inherit"] });
   const gone = once(providers, "exit");
   const [line] = await once(createInterface(providers.stdout), "line");
   const { one, two } = JSON.parse(line);
@@ -302,10 +302,10 @@ api_key_env = "TWO_KEY"
 profile = "template"
 
 [models."one/model-a"]
-context_length = 8192
+context_length = ${window}
 
 [models."two/model-b"]
-context_length = 8192
+context_length = ${window}
 `;
   const proxy = await serve(config, { TWO_KEY: "two-key" });
   // The requests of a task: provider, status, error, messages, tokens, stream of each.

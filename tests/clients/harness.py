@@ -418,10 +418,10 @@ api_key_env = "TWO_KEY"
 profile = "template"
 
 [models."one/model-a"]
-context_length = 8192
+context_length = {window}
 
 [models."two/model-b"]
-context_length = 8192
+context_length = {window}
 """
 
 
@@ -439,13 +439,13 @@ class Two:
 
 
 @contextmanager
-def two_providers():
-    """Starts both providers and the proxy before them; yields a `Two`."""
+def two_providers(window=8192):
+    """Starts both providers and the proxy before them; yields a `Two`. The window is in tokens."""
     script = Path(__file__).with_name("providers.py")
     pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, str(script)], stdin=pipe, stdout=pipe) as providers:
+    with subprocess.Popen([sys.executable, str(script), str(window)], stdin=pipe, stdout=pipe) as providers:
         ports = json.loads(providers.stdout.readline())
-        with serving(TWO_PROVIDERS.format(**ports), {"TWO_KEY": "two-key"}) as url:
+        with serving(TWO_PROVIDERS.format(**ports, window=window), {"TWO_KEY": "two-key"}) as url:
             yield Two(url, ports)
         # The providers end with their standard input, which this block closes.
 

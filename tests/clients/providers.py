@@ -1,5 +1,6 @@
 """Two providers as one process, for clients in any language: `one` is strict as OpenAI is, `two` as a
-chat template is. Prints `{"one": port, "two": port}` and serves until its standard input closes.
+chat template is. The argument is their window in tokens. Prints `{"one": port, "two": port}` and serves until its
+standard input closes.
 
 The model of both follows its task. The first user message may contain
 `<plan>{"task": "ab12", "steps": [[["lookup", {"number": 1}], ...], ...]}</plan>`: each step is a list
@@ -17,8 +18,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from rules import OpenAI, Refused, Template, text_of
 
-ONE = OpenAI("model-a", 8_192, "one-key")
-TWO = Template("model-b", 8_192, "two-key")
+WINDOW = int(sys.argv[1]) if len(sys.argv) > 1 else 8_192
+ONE = OpenAI("model-a", WINDOW, "one-key")
+TWO = Template("model-b", WINDOW, "two-key")
 WORDS = "Fair winds, and a following sea. 顺风。"
 OWN = ("add_reminder", "update_reminder", "delete_reminder", "clear_mind", "recall")
 

@@ -81,10 +81,29 @@ def test_the_proxy_is_that_of_the_image():
     assert int(service["stop_grace_period"].removesuffix("s")) * 1000 >= int(delay_ms) + drain_ms + 10_000
 
 
-def test_compose_takes_the_file(deployed):
+def test_compose_takes_the_files(deployed):
     if subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode:
         pytest.skip("no docker compose here")
     run("docker", "compose", "config", "--quiet", cwd=deployed[0])
+    key = {**os.environ, "PLIMSOLL_KEY": "a-key"}
+    run("docker", "compose", "config", "--quiet", cwd=deployed[0] / "open-webui", env=key)
+
+
+def test_open_webui_is_beside_the_same_proxy(tmp_path):
+    """Its container is no different, and its settings let in the key that the recipe makes, and no other."""
+    compose = yaml.safe_load((DEPLOY / "open-webui/compose.yaml").read_text())
+    service = compose["services"]["plimsoll"]
+    same = ("image", "user", "read_only", "cap_drop", "security_opt", "healthcheck", "stop_grace_period")
+    assert {name: service[name] for name in same} == {name: SERVICES["plimsoll"][name] for name in same}
+    assert all(port.startswith("127.0.0.1:") for one in compose["services"].values() for port in one["ports"])
+    settings = (DEPLOY / "open-webui/plimsoll/config.toml").read_text()
+    (tmp_path / "config.toml").write_text(settings)
+    made = run(binary(), "key", "open_webui", "--config", "config.toml", cwd=tmp_path)
+    [key] = re.findall(r"\b[0-9a-f]{48}\b", made)
+    with serving(settings + made[made.index("[clients"):]) as proxy:
+        assert json.loads(fetch(f"{proxy}/plimsoll/api/sessions", key))["sessions"] == []
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            fetch(f"{proxy}/v1/models", "another")
 
 
 def read_environment(file):

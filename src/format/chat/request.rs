@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use crate::{
-    conversation::{Conversation, edit::Edits},
+    conversation::{Author, Conversation, edit::Edits},
     format::values::{find_member, has_type, insert_first_member, parse_field},
     json::scan::{JsonKind, Span},
 };
@@ -38,6 +38,33 @@ const BUDGET_NAMES: [&str; 6] = [
 
 /// The list of tools and the legacy one.
 pub(in crate::format) const TOOL_LISTS: &[&str] = &["tools", "functions"];
+
+/// How the words of a task begin and end that a chat app sets a model beside a chat, with the chat in it: the built-in prompts
+/// for titles, tags, follow-ups, pictures and searches of Open WebUI 0.12.
+const TASK_BEGINS: &str = "### Task:\n";
+const TASK_ENDS: &str = "</chat_history>";
+
+/// Whether a chat app asks beside a chat: one message with such words alone, no stream and no tools. A conversation that
+/// begins with such a message loses nothing: nothing stands before it, and its next request is a longer one.
+pub(in crate::format) fn is_app_task(conversation: &Conversation) -> bool {
+    let items = conversation.items.iter();
+    let mut said = items.filter(|item| !item.author.is_system());
+    let (Some(item), None) = (said.next(), said.next()) else {
+        return false;
+    };
+    let mut texts = conversation.texts_of(item);
+    let (Some(text), None) = (texts.next(), texts.next()) else {
+        return false;
+    };
+    item.author == Author::User
+        && !conversation.asks_for_stream()
+        && !conversation.names_tools()
+        && conversation.decode_start(text, TASK_BEGINS.len()) == TASK_BEGINS
+        && conversation
+            .decode_text(text)
+            .trim_end()
+            .ends_with(TASK_ENDS)
+}
 
 pub(in crate::format) fn thinking_budget(conversation: &Conversation) -> Option<u64> {
     let budget_of = |name: &&str| find_budget("", name, &parse_field(conversation, name));

@@ -300,3 +300,26 @@ fn empty_lists_of_tools_count_as_none() {
         }
     }
 }
+
+#[test]
+fn tasks_of_a_chat_app_are_auxiliary() {
+    let words = r"### Task:\nName it.\n<chat_history>\nUSER: hi\n</chat_history>\n";
+    let ask = |more: &str, messages: &str| {
+        let body = format!(r#"{{{more}"messages":[{messages}]}}"#);
+        read(&body).is_auxiliary()
+    };
+    let user = |content: &str| format!(r#"{{"role":"user","content":{content}}}"#);
+    let task = user(&format!("\"{words}\""));
+    let system = r#"{"role":"system","content":"s"}"#;
+    assert!(ask(r#""stream":false,"#, &task));
+    assert!(ask("", &format!("{system},{task}")));
+    let parts = format!(r#"[{{"type":"text","text":"{words}"}}]"#);
+    assert!(ask("", &user(&parts)));
+    // Anything else may be a conversation.
+    assert!(!ask(r#""stream":true,"#, &task));
+    assert!(!ask(r#""tools":[{}],"#, &task));
+    assert!(!ask("", &format!("{task},{task}")));
+    assert!(!ask("", &user("\"### Task:\\nName it.\"")));
+    assert!(!ask("", &user(&format!("\"Say: {words}\""))));
+    assert!(!ask("", &task.replace("user", "assistant")));
+}

@@ -38,14 +38,16 @@ impl Format {
 
 impl Conversation {
     /// Whether the request is no part of a conversation: no tools, and an answer cap of a few words.
-    /// Clients send such requests to make a title or to test a key. Some only fill the provider's cache. In Responses, compactions are none, and Codex says itself which of its requests belong
-    /// to no turn.
+    /// Clients send such requests to make a title or to test a key. Some only fill the provider's cache. Chat apps quote a
+    /// chat in such a request. In Responses, compactions are none, and Codex says itself which of its requests belong to no
+    /// turn.
     pub fn is_auxiliary(&self) -> bool {
         let is_capped = |max| self.max_answer_tokens().is_some_and(|tokens| tokens <= max);
         let is_short = || is_capped(AUXILIARY_MAX_TOKENS) && !self.names_tools();
         self.fills_cache()
             || match self.format {
-                Format::Chat | Format::Messages => is_short(),
+                Format::Chat => is_short() || chat::request::is_app_task(self),
+                Format::Messages => is_short(),
                 Format::Responses => responses::request::is_beside_turns(self) || is_short(),
                 #[cfg(test)]
                 Format::Toy => false,

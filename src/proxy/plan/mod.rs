@@ -48,7 +48,7 @@ use crate::{
     proxy::{
         App, FollowedConversation, GuardMode, SessionContext,
         recovery_step::{PromptTiming, RecoveryRules, RecoveryStep},
-        request_options::ClaudeClass,
+        request_options::RequestClass,
     },
     recovery::tool::{RecallCount, RecallSource},
     relay::{ModelAnswer, PrecedingText},
@@ -100,7 +100,7 @@ pub fn plan_request(
     write_out_foreign_block(followed, target, &mut compaction);
     let knowledge = SessionKnowledge {
         new_summary: compaction.new_summary(),
-        is_cold: session.options.class == ClaudeClass::Turn
+        is_cold: session.options.class == RequestClass::Turn
             && session.repeated.is_none()
             && is_cache_cold(conversation, inherited, target),
         leaves_out_reasoning: reasoning.leaves_out_all || begins_anew,

@@ -235,3 +235,37 @@ async fn auxiliary_requests_leave_no_state() {
     let answer = alone.say("hi").await;
     assert_eq!(alone.session(&answer).await, Value::Null);
 }
+
+/// What a chat app asks beside a chat, with and without the header that names it, is no session of its own and changes
+/// nothing of the chat's. A conversation that begins with the same words is found by its second request.
+#[tokio::test]
+async fn tasks_of_a_chat_app_leave_no_session() {
+    const TASK: &str = "### Task:\nGenerate a concise title.\n### Chat History:\n<chat_history>\nUSER: x\n</chat_history>";
+    let up = numbering_provider().await;
+    let proxy = proxy_before(&up, 10_000).start().await;
+    let in_chat = || Talk::new(&proxy).with("x-openwebui-chat-id", "chat");
+    let mut talk = in_chat();
+    let first = talk.say("x").await;
+    in_chat().say(TASK).await;
+    let named = "x-plimsoll-task";
+    let words = "Name this chat.";
+    in_chat().with(named, "title_generation").say(words).await;
+    Talk::new(&proxy).say(TASK).await;
+    Talk::new(&proxy).with(named, "a").say(words).await;
+    let listed = proxy.client().get("/plimsoll/api/sessions").await.json();
+    assert_eq!(listed["sessions"].as_array().unwrap().len(), 1, "{listed}");
+    let shown = talk.session(&first).await;
+    assert_eq!(
+        (&shown["generations"], &shown["prompt_tokens"]),
+        (&json!(1), &json!(1000))
+    );
+    // A turn has the header, too, and nothing in it.
+    talk.headers.insert(named, "".parse().unwrap());
+    let second = talk.say("y").await;
+    assert_eq!(header(&second, "session"), header(&first, "session"));
+    assert_eq!(talk.session(&second).await["generations"], 2);
+    let mut alike = Talk::new(&proxy);
+    alike.say(TASK).await;
+    let answer = alike.say("Another.").await;
+    assert_eq!(alike.session(&answer).await["generations"], 1);
+}

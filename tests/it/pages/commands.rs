@@ -16,10 +16,12 @@ const ADDRESS: &str = "127.0.0.1:1876";
 const KEY: &str = "a-key";
 
 /// Blocks of commands with one of these are not run: they take long, or stand for another place.
-const NOT_RUN: [&str; 6] = [
+const NOT_RUN: [&str; 8] = [
     "cargo bench",
     "cargo test",
+    "benches/engine/run",
     "benches/small_model/run",
+    "tests/clients/more/run",
     "tests/run",
     "tests/engine/run",
     "tests/packages/run",
