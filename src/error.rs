@@ -97,10 +97,11 @@ pub enum Failure {
          /{{provider}}/v1/*, /healthz, /readyz, /metrics and /plimsoll/api/."
     )]
     PathNotFound,
-    /// A path of Ollama's own API.
+    /// A path of Ollama's own API that is not forwarded, or no provider has that API.
     #[error(
-        "No such path: /api/ is Ollama's own API, which the proxy does not speak. Choose an OpenAI-compatible provider in \
-         the client, with a base URL that ends with /v1; Ollama itself answers there too."
+        "No such path: of Ollama's own API, /api/tags, /api/show, /api/version, /api/chat and /api/generate are forwarded, to a \
+         provider with profile = \"ollama\". Ask Ollama itself for anything else there. To have conversations guarded, choose an \
+         OpenAI-compatible provider in the client, with a base URL that ends with /v1."
     )]
     OllamaPath,
     /// The path of a conversation, nearly.

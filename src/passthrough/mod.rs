@@ -8,6 +8,7 @@
 
 pub mod codex_models;
 mod inspected_body;
+mod ollama;
 mod token_count;
 mod upgrade;
 
@@ -66,7 +67,7 @@ pub struct ForwardRequest<'a> {
     pub running: &'a Arc<Hold>,
     /// The provider that the path names.
     pub provider: Option<&'a str>,
-    /// It follows `/v1`.
+    /// It follows `/v1`; of Ollama's own API, it leaves it.
     pub path: &'a str,
 }
 
@@ -226,6 +227,8 @@ impl ForwardRequest<'_> {
     fn choose_target(&self, named: &str) -> Result<ForwardTarget, Failure> {
         let (registry, client, headers) = (&self.app.registry, self.client, &self.parts.headers);
         let chosen = outgoing::choose_provider(self.app, self.parts, self.provider, named);
+        let ollama = self.choose_ollama(named, chosen)?;
+        let chosen = ollama.as_deref().map_or(chosen, |it| Some(&*it.name));
         if !named.is_empty() {
             let mut choice = registry.choose_candidates(named, chosen)?;
             retain_allowed(&mut choice, registry, client, named);

@@ -172,12 +172,13 @@ impl LearntWindows {
         self.max_age.store(millis, Relaxed);
     }
 
-    /// Forgets the lessons of a provider that is gone.
-    pub fn forget_endpoint(&self, endpoint: &str) {
+    /// Forgets the lessons of a provider that is gone, or of an engine that was restarted; of one model, if it is given.
+    pub fn forget_lessons(&self, endpoint: &str, model: Option<&str>) {
         let mut lessons = self.lessons.lock();
         let keys = lessons.iter().map(|(key, _)| key);
         let gone: Vec<_> = keys
             .filter(|key| *key.endpoint == *endpoint)
+            .filter(|key| model.is_none_or(|model| *key.model == *model))
             .cloned()
             .collect();
         for key in &gone {

@@ -5,12 +5,17 @@
 //! list, a second at most. A list belongs to a provider's name and address, and survives other changes
 //! of the settings.
 //!
-//! Some engines load each model with a window of its own, and list these windows under another path. That path is asked
-//! too, once a minute.
+//! An engine of one's own (`parse_list.rs`) is asked once a minute while requests come, also under the paths where it says more
+//! of what runs. It is asked again within a second after a refusal, after it could not be reached, and a few times for a
+//! model whose window is still unknown: it may have been restarted, or have loaded the model since. No question loads a
+//! model, or keeps one loaded. If a window is another one than before, what refusals taught is forgotten.
 //!
 //! Ids are matched exactly. But a server that lists a single model, such as llama.cpp's, serves it under
 //! any name, so its window also holds for names without a window in the settings, where the catalogue
 //! does not have the provider.
+
+mod kept_list;
+mod parse_list;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -20,25 +25,29 @@ use std::{
 
 use parking_lot::Mutex;
 
-use http::{Method, StatusCode};
+use bytes::Bytes;
+use http::{HeaderValue, Method, StatusCode, header::CONTENT_TYPE};
 use http_body_util::{BodyExt, Limited};
-use serde_json::Value;
+use serde_json::json;
 use thiserror::Error;
 use tokio::{sync::Notify, time::timeout};
 
-use super::{
-    Bounds, OutgoingRequest, Payload, Provider, UpstreamError, catalogue::SANE_WINDOWS, headers,
+use self::{
+    kept_list::{ChangedWindow, ModelList, find_by_tag},
+    parse_list::{Listed, ListedModel, parse_model_list},
 };
-
-/// The time to the next request, after a list and after a failure.
-const FRESH_FOR: Duration = Duration::from_secs(3_600);
-const PAUSE: Duration = Duration::from_secs(60);
+use super::{
+    Bounds, OutgoingRequest, Payload, Provider, UpstreamError, catalogue::table::built_in_table,
+    headers, learnt_windows::LearntWindows,
+};
+use crate::conversation::edit::Rope;
 
 /// Limits of one answer.
 const MAX_BYTES: usize = 4 << 20;
 const MAX_TIME: Duration = Duration::from_secs(10);
-const MAX_MODELS: usize = 10_000;
-const MAX_ID_BYTES: usize = 256;
+
+/// Where Ollama says how a model is set up, from the base URL. It loads nothing.
+const OLLAMA_SHOW: &str = "/../api/show";
 
 /// Why a provider gave no list.
 #[derive(Debug, Error)]
@@ -63,47 +72,38 @@ pub(super) struct ModelLists {
     settled: Notify,
 }
 
-#[derive(Debug, Default)]
-struct ModelList {
-    asking: bool,
-    /// When to ask again; `None` before the first answer or failure.
-    due: Option<Instant>,
-    models: BTreeMap<String, ListedModel>,
-    /// The windows with which models were loaded last. A model that was unloaded is loaded with the same window again.
-    loaded: BTreeMap<String, ListedModel>,
-}
-
-/// What a provider lists.
-#[derive(Debug, Default)]
-struct Listed {
-    models: BTreeMap<String, ListedModel>,
-    loaded: BTreeMap<String, ListedModel>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct ListedModel {
-    bounds: Bounds,
-    /// It thinks, and refuses to be asked not to.
-    always_thinks: bool,
-}
-
 impl ModelLists {
     /// The listed bounds of a model; `None`: the list does not have it.
     pub(super) fn find_bounds(&self, endpoint: &str, model: &str) -> Option<Bounds> {
-        let lists = self.lists.lock();
-        let list = lists.get(endpoint)?;
-        let known = list.find_loaded(model);
-        Some(known.or_else(|| list.models.get(model))?.bounds)
+        self.lists.lock().get(endpoint)?.find_bounds(model)
     }
 
     /// The bounds of the only listed model; `None`: there are several, or none.
     pub(super) fn find_only_bounds(&self, endpoint: &str) -> Option<Bounds> {
         let lists = self.lists.lock();
         let list = lists.get(endpoint)?;
-        let mut models = list.models.iter();
-        let (name, only) = models.next()?;
-        let only = list.find_loaded(name).unwrap_or(only);
-        models.next().is_none().then_some(only.bounds)
+        let mut models = list.models.keys();
+        let only = models.next()?;
+        models.next().is_none().then(|| list.find_bounds(only))?
+    }
+
+    /// The least window with which an engine loads a model that sets none, in tokens; `None`: nothing is known of that.
+    pub(super) fn find_least(&self, endpoint: &str, model: &str) -> Option<u32> {
+        let lists = self.lists.lock();
+        find_by_tag(&lists.get(endpoint)?.models, model)?.least
+    }
+
+    /// Whether the provider's list is that of an engine, so that one window holds for all of its clients.
+    pub(super) fn is_engine(&self, endpoint: &str) -> bool {
+        let lists = self.lists.lock();
+        lists.get(endpoint).is_some_and(|list| list.is_engine)
+    }
+
+    /// Notes that an engine refused a prompt: it is asked again with the next look at its windows.
+    pub(super) fn mark_stale(&self, endpoint: &str) {
+        if let Some(list) = self.lists.lock().get_mut(endpoint) {
+            list.stale = true;
+        }
     }
 
     /// Whether the provider is being asked for the first time.
@@ -119,32 +119,111 @@ impl ModelLists {
         list.map_or_else(Vec::new, |list| list.models.keys().cloned().collect())
     }
 
-    /// Whether a request for the list is due. If so, the caller sends it by
+    /// Whether a request for the list is due; `named`: a request names this model. If so, the caller sends it by
     /// [`ModelLists::ask_provider`], and until then no other one is due.
-    pub(super) fn begin_if_due(&self, endpoint: &Arc<str>, now: Instant) -> bool {
+    pub(super) fn begin_if_due(
+        &self,
+        provider: &Provider,
+        named: Option<&str>,
+        now: Instant,
+    ) -> bool {
         let mut lists = self.lists.lock();
-        let list = lists.entry(Arc::clone(endpoint)).or_default();
-        let is_due = list.is_due(now);
-        list.asking |= is_due;
-        is_due
+        let list = lists.entry(Arc::clone(&provider.endpoint)).or_default();
+        let may_learn = named.is_some_and(|model| list.note_named(model));
+        if list.asking
+            || list
+                .asked
+                .is_some_and(|asked| now < asked + list.pause(provider, may_learn))
+        {
+            return false;
+        }
+        if let Some(tries) = named.and_then(|model| list.named.get_mut(model)) {
+            *tries = tries.saturating_add(1);
+        }
+        (list.asking, list.stale) = (true, false);
+        true
     }
 
-    /// Requests a provider's list and keeps it: its number of models.
-    pub(super) async fn ask_provider(&self, provider: &Provider) -> Result<usize, ModelListError> {
-        let listed = timeout(MAX_TIME, fetch_model_list(provider)).await;
+    /// Requests a provider's list and keeps it: its number of models. If an engine's windows changed, what was learnt of it
+    /// is forgotten.
+    pub(super) async fn ask_provider(
+        &self,
+        provider: &Provider,
+        learnt: &LearntWindows,
+    ) -> Result<usize, ModelListError> {
+        let listed = timeout(MAX_TIME, self.fetch_model_list(provider)).await;
         let listed = listed.unwrap_or(Err(ModelListError::TooMuch));
         if let Ok(Listed { models, .. }) = &listed {
             note_traits(provider, models);
         }
         let mut lists = self.lists.lock();
         let list = lists.entry(Arc::clone(&provider.endpoint)).or_default();
-        let fresh_for = match provider.config.profile.loaded_models {
-            Some(_) => PAUSE,
-            None => FRESH_FOR,
-        };
-        let models = list.record_answer(listed, Instant::now(), fresh_for);
+        let changed = list.record_answer(listed, Instant::now());
+        let (models, is_engine) = (list.models.len(), list.is_engine);
+        drop(lists);
         self.settled.notify_waiters();
-        models
+        let changed = changed?;
+        if is_engine && !changed.is_empty() {
+            learnt.forget_lessons(&provider.endpoint, None);
+        }
+        for ChangedWindow { id, before, now } in
+            changed.into_iter().filter(|it| it.before.is_some())
+        {
+            let provider = &*provider.name;
+            tracing::info!(
+                provider,
+                model = id,
+                before,
+                now,
+                "{provider} lists another window of {id}"
+            );
+        }
+        Ok(models)
+    }
+
+    async fn fetch_model_list(&self, provider: &Provider) -> Result<Listed, ModelListError> {
+        if let Some(reason) = provider.why_list_not_asked() {
+            return Err(ModelListError::NotAsked(reason));
+        }
+        let profile = provider.config.profile;
+        let list = ask_path(provider, "/models", None).await?;
+        let mut listed = parse_model_list(&list).ok_or(ModelListError::NotAList)?;
+        // Some clouds list what their engines say.
+        listed.is_engine &=
+            provider.is_on_this_machine() || !provider.is_catalogued(built_in_table());
+        listed.is_engine |= !profile.loaded_models.is_empty();
+        let more = listed.more.filter(|_| listed.is_engine);
+        for path in profile.loaded_models.iter().copied().chain(more) {
+            // A server that has no such path has no loaded windows to tell.
+            let told = ask_path(provider, path, None).await;
+            if told.is_ok_and(|told| listed.add_loaded(&told)) {
+                break;
+            }
+        }
+        if profile.ollama_api {
+            for id in self.list_named(provider, &listed) {
+                let question = json!({ "model": id }).to_string();
+                if let Ok(shown) = ask_path(provider, OLLAMA_SHOW, Some(question)).await {
+                    listed.add_settings(&id, &shown, profile.least_window);
+                }
+            }
+        }
+        Ok(listed)
+    }
+
+    /// The listed models that requests named and that are not loaded.
+    fn list_named(&self, provider: &Provider, listed: &Listed) -> Vec<String> {
+        let lists = self.lists.lock();
+        let list = lists.get(&provider.endpoint);
+        let named = list.into_iter().flat_map(|list| list.named.keys());
+        let ids = named.filter_map(|name| {
+            let tagged = format!("{name}:latest");
+            let mut names = [name, &tagged].into_iter();
+            names
+                .find(|name| listed.models.contains_key(*name))
+                .cloned()
+        });
+        ids.filter(|id| !listed.loaded.contains_key(id)).collect()
     }
 
     /// Forgets the lists of all other endpoints.
@@ -172,37 +251,13 @@ impl ModelLists {
     }
 }
 
-impl ModelList {
-    fn is_awaited(&self) -> bool {
-        self.asking && self.due.is_none()
-    }
-
-    /// The window of a loaded model. Ollama calls it by its tag, also where the client does not.
-    fn find_loaded(&self, model: &str) -> Option<&ListedModel> {
-        let latest = || self.loaded.get(&format!("{model}:latest"));
-        self.loaded.get(model).or_else(latest)
-    }
-
-    fn record_answer(
-        &mut self,
-        listed: Result<Listed, ModelListError>,
-        now: Instant,
-        fresh_for: Duration,
-    ) -> Result<usize, ModelListError> {
-        self.asking = false;
-        self.due = Some(now + if listed.is_ok() { fresh_for } else { PAUSE });
-        let Listed { models, loaded } = listed?;
-        self.models = models;
-        let loaded = loaded
-            .into_iter()
-            .filter(|(_, it)| it.bounds.window.is_some());
-        self.loaded.extend(loaded);
-        self.loaded.retain(|id, _| self.models.contains_key(id));
-        Ok(self.models.len())
-    }
-
-    fn is_due(&self, now: Instant) -> bool {
-        !self.asking && self.due.is_none_or(|due| now >= due)
+impl ModelListError {
+    /// Whether the server is away, or still loads its model.
+    fn may_end_soon(&self) -> bool {
+        matches!(
+            self,
+            Self::Unsent(_) | Self::Status(StatusCode::SERVICE_UNAVAILABLE)
+        )
     }
 }
 
@@ -215,28 +270,28 @@ fn note_traits(provider: &Provider, models: &BTreeMap<String, ListedModel>) {
     }
 }
 
-async fn fetch_model_list(provider: &Provider) -> Result<Listed, ModelListError> {
-    if let Some(reason) = provider.why_list_not_asked() {
-        return Err(ModelListError::NotAsked(reason));
-    }
-    let models = fetch_models(provider, "/models").await?;
-    let loaded = match provider.config.profile.loaded_models {
-        // A server that has no such path has no loaded windows to tell.
-        Some(path) => fetch_models(provider, path).await.unwrap_or_default(),
-        None => BTreeMap::new(),
-    };
-    Ok(Listed { models, loaded })
-}
-
-async fn fetch_models(
+/// Asks a provider, by a POST if there is a `question`: its answer.
+async fn ask_path(
     provider: &Provider,
     path: &str,
-) -> Result<BTreeMap<String, ListedModel>, ModelListError> {
+    question: Option<String>,
+) -> Result<Bytes, ModelListError> {
+    let mut headers = headers::write_for_list(&provider.config);
+    let (method, body) = match question {
+        Some(question) => {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            (
+                Method::POST,
+                Payload::Whole(Rope::from(Bytes::from(question))),
+            )
+        }
+        None => (Method::GET, Payload::Empty),
+    };
     let outgoing = OutgoingRequest {
-        method: Method::GET,
+        method,
         path: path.to_owned(),
-        headers: headers::write_for_list(&provider.config),
-        body: Payload::Empty,
+        headers,
+        body,
         model: None,
     };
     let answer = provider.send_request(outgoing).await?;
@@ -244,62 +299,7 @@ async fn fetch_models(
         return Err(ModelListError::Status(answer.status()));
     }
     let body = Limited::new(answer.into_body(), MAX_BYTES).collect().await;
-    let body = body.map_err(|_| ModelListError::TooMuch)?.to_bytes();
-    parse_model_list(&body).ok_or(ModelListError::NotAList)
-}
-
-/// All models of a list, in any of the shapes seen at providers. `None`: it is no list.
-fn parse_model_list(body: &[u8]) -> Option<BTreeMap<String, ListedModel>> {
-    let body: Value = serde_json::from_slice(body).ok()?;
-    // llama.cpp has `models` too, but its windows only in `data`.
-    let list = body.as_array().or_else(|| body.get("data")?.as_array());
-    let list = list.or_else(|| body.get("models")?.as_array())?;
-    let models = list.iter().filter_map(|model| {
-        let mut keys = ["id", "name", "model"].into_iter();
-        let id = keys.find_map(|key| model.get(key)?.as_str())?;
-        let is_valid = (1..=MAX_ID_BYTES).contains(&id.len()) && !id.contains(char::is_control);
-        let listed = || ListedModel {
-            bounds: parse_bounds(model),
-            always_thinks: always_thinks(model),
-        };
-        is_valid.then(|| (id.to_owned(), listed()))
-    });
-    Some(models.take(MAX_MODELS).collect())
-}
-
-/// Whether a list in the form of Anthropic's says that a model thinks, and that a request which switches thinking off gets
-/// a 400 (`capabilities`; the reference of the models' API, November 2026). Without these members it does not say so.
-fn always_thinks(model: &Value) -> bool {
-    let is_supported = |path| model.pointer(path).and_then(Value::as_bool);
-    is_supported("/capabilities/thinking/supported") == Some(true)
-        && is_supported("/capabilities/thinking/types/disabled/supported") == Some(false)
-}
-
-/// The least of the named windows: a model's largest window and the loaded one may be side by side.
-/// llama.cpp's `meta.n_ctx_train` is no window: the server may have been started with less. Anthropic names the whole window
-/// by its largest prompt.
-fn parse_bounds(model: &Value) -> Bounds {
-    const CONTEXT: [&str; 6] = [
-        "/context_length",
-        "/max_model_len",
-        "/context_window",
-        "/loaded_context_length",
-        "/top_provider/context_length",
-        "/meta/n_ctx",
-    ];
-    let tokens = |path: &str| {
-        let tokens = u32::try_from(model.pointer(path)?.as_u64()?).ok()?;
-        SANE_WINDOWS.contains(&tokens).then_some(tokens)
-    };
-    let window = CONTEXT.into_iter().filter_map(tokens).min();
-    let input = tokens("/max_input_tokens").or_else(|| tokens("/input_length"));
-    let is_anthropic = model.get("type").is_some_and(|kind| kind == "model");
-    let window = window.or(input.filter(|_| is_anthropic));
-    Bounds {
-        window,
-        input: input.filter(|input| window.is_none_or(|window| *input < window)),
-        named_input: None,
-    }
+    Ok(body.map_err(|_| ModelListError::TooMuch)?.to_bytes())
 }
 
 #[cfg(test)]

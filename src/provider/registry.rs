@@ -5,6 +5,7 @@
 //! A registry under new settings keeps the learnt windows, and each provider whose settings did not
 //! change, with its connections and its breaker.
 
+mod current_window;
 mod offered_models;
 mod reload;
 mod target;
@@ -13,7 +14,7 @@ use std::{
     collections::{BTreeMap, HashSet},
     io,
     sync::Arc,
-    time::{Duration, Instant, SystemTime},
+    time::SystemTime,
 };
 
 use parking_lot::Mutex;
@@ -21,19 +22,18 @@ use parking_lot::Mutex;
 pub(super) use self::target::try_lend_credentials;
 pub use self::{offered_models::OfferedModel, target::Target};
 use super::{
-    ASSUMED_WINDOW, Bounds, ModelCandidates, Provider, Window, WindowSource,
+    ModelCandidates, Provider, Window,
     background::BackgroundTasks,
     catalogue::{
         fetched_catalogue::{CatalogueFetchError, FetchedCatalogue},
         table::{WindowTable, built_in_date, built_in_since, built_in_table},
     },
-    learnt_windows::{LearntWindows, Lesson, LessonScope, RefusedPrompt},
+    learnt_windows::{LearntWindows, LessonScope},
     model_lists::{ModelListError, ModelLists},
     names::{MAX_NAME_BYTES, ModelNameError, ModelNames, ResolvedDeployment},
     overflow::hide_private,
-    window,
 };
-use crate::config::{Config, Outgoing, profile::find_beta_window};
+use crate::config::{Config, Outgoing};
 
 /// Models with an unknown window, and unknown wordings, that are remembered as logged.
 const MAX_REPORTED: usize = 1_024;
@@ -107,8 +107,10 @@ impl Registry {
         chosen: Option<&str>,
     ) -> Result<ModelCandidates, ModelNameError> {
         let choice = self.look_up_candidates(model, chosen)?;
-        let targets = choice.targets();
-        targets.for_each(|target| self.warn_unknown_window(target));
+        for target in choice.targets() {
+            self.ask_for_window(target);
+            self.warn_unknown_window(target);
+        }
         Ok(choice)
     }
 
@@ -176,6 +178,11 @@ impl Registry {
         self.providers.values().map(|provider| &**provider)
     }
 
+    /// The same, to be kept.
+    pub fn shared_providers(&self) -> impl Iterator<Item = &Arc<Provider>> {
+        self.providers.values()
+    }
+
     /// Whether the settings, the provider's list or the catalogue have a model of exactly that name, so
     /// that it is not only a client's text.
     pub fn is_spelt_out(&self, provider: &Provider, model: &str) -> bool {
@@ -187,12 +194,6 @@ impl Registry {
         self.listed.find_bounds(&provider.endpoint, model).is_some()
             || provider.has_exact_model(model, &self.current_catalogue())
             || self.names.list_configured_names().iter().any(is_configured)
-    }
-
-    pub fn learn_from_refusal(&self, target: &Target, refused: &RefusedPrompt) -> Lesson {
-        let key = target.lesson_key();
-        self.learnt
-            .record_refused_prompt(&key, refused, SystemTime::now())
     }
 
     /// Logs once how a provider words a refusal that no table knows, without what it repeats of the `request`.
@@ -222,30 +223,6 @@ impl Registry {
     /// There are several, and none is the default.
     pub fn find_default_provider(&self) -> Result<&Arc<Provider>, ModelNameError> {
         self.find_provider(self.names.find_default_provider()?)
-    }
-
-    /// Waits for the first lists of models, but no longer than `limit`. Does nothing before
-    /// [`Registry::start`].
-    pub async fn wait_for_lists(&self, limit: Duration) {
-        if self.background.is_started() {
-            // This looks up every model, and so begins to ask every provider whose list is due.
-            let _ = self.list_offered_models();
-            for provider in self.providers.values() {
-                self.ask_list_if_due(provider, provider.is_catalogued(&self.current_catalogue()));
-            }
-            self.listed.wait_until_settled(limit).await;
-        }
-    }
-
-    /// Asks every remote provider for its list of models now.
-    pub async fn ask_for_lists(&self) -> Vec<ModelListResult> {
-        let providers = self.providers.values();
-        let remote = providers.filter(|provider| provider.is_remote());
-        let asked = remote.map(|provider| async {
-            let listed = self.listed.ask_provider(provider).await;
-            (Arc::clone(&provider.name), listed)
-        });
-        futures_util::future::join_all(asked).await
     }
 
     /// Fetches the catalogue now: its number of models. `None`: no address is configured.
@@ -311,91 +288,9 @@ impl Registry {
         Ok(target)
     }
 
-    /// The window of a model as it is known now, for whom the target is.
-    pub fn current_window(&self, target: &Target) -> Window {
-        let (provider, model, settings) = (&target.provider, &*target.model, &target.settings);
-        let (catalogue, endpoint) = (self.current_catalogue(), &provider.endpoint);
-        let catalogued = provider.find_window(model, &catalogue);
-        let is_known = catalogued.is_some_and(|window| !window.is_guessed());
-        self.ask_list_if_due(provider, is_known);
-        let (now, key) = (SystemTime::now(), target.lesson_key());
-        let learnt = self.learnt.find_bounds(&key, target.answered, now);
-        let base_url = provider.config.base_url.as_deref();
-        if let Some(tokens) = find_beta_window(model, target.scope.betas, base_url) {
-            let window = Window {
-                tokens,
-                source: WindowSource::Catalogue,
-                ..Window::ASSUMED
-            };
-            return window::combine_sources(learnt, Bounds::default(), settings, Some(window));
-        }
-        // A server of one model answers to any name. Settings for the name have precedence.
-        let is_set = settings.context_length.or(settings.input_length).is_some();
-        let any_name = !is_set && !provider.is_catalogued(&catalogue);
-        let only = || self.listed.find_only_bounds(endpoint).filter(|_| any_name);
-        let listed = self.listed.find_bounds(endpoint, model).or_else(only);
-        let listed = listed.unwrap_or_default();
-        let elsewhere = || match settings.context_length.or(listed.window) {
-            Some(_) => None,
-            None => provider.find_window_elsewhere(model, &catalogue),
-        };
-        let longest = || {
-            let accepted = self.learnt.find_longest_accepted(&key, now);
-            accepted.max(learnt.input).max(Some(target.answered))
-        };
-        let found = catalogued.or_else(elsewhere);
-        let found = found.and_then(|window| match window.is_guessed() {
-            // What an error has named is no guess.
-            true if learnt.window.is_some() => None,
-            true => Some(window.correct_guess(longest())),
-            false => Some(window),
-        });
-        window::combine_sources(learnt, listed, settings, found)
-    }
-
-    /// Asks a provider for its list where that is due; `known`: the catalogue has the model.
-    fn ask_list_if_due(&self, provider: &Arc<Provider>, known: bool) {
-        let wanted = provider.config.ask_models.unwrap_or(!known);
-        if !wanted
-            || provider.why_list_not_asked().is_some()
-            || !self.background.is_started()
-            || !self.listed.begin_if_due(&provider.endpoint, Instant::now())
-        {
-            return;
-        }
-        let (listed, provider) = (Arc::clone(&self.listed), Arc::clone(provider));
-        self.background.spawn(async move {
-            let name = &*provider.name;
-            match listed.ask_provider(&provider).await {
-                Ok(models) => tracing::debug!(provider = name, models, "models listed"),
-                Err(error) => tracing::info!(provider = name, %error, "listing models failed"),
-            }
-        });
-    }
-
     /// Whether nothing was logged of this yet, and more may be.
-    fn is_first_report(&self, of: String) -> bool {
+    pub fn is_first_report(&self, of: String) -> bool {
         let mut reported = self.reported.lock();
         reported.len() < MAX_REPORTED && reported.insert(of)
-    }
-
-    /// Logs once for each model that its window is unknown, and not while its provider's first list
-    /// is awaited.
-    fn warn_unknown_window(&self, target: &Target) {
-        let (provider, model) = (&*target.provider.name, &*target.model);
-        if target.window.source != WindowSource::Assumed
-            || self.listed.is_awaited(&target.provider.endpoint)
-        {
-            return;
-        }
-        let id = target.id();
-        if self.is_first_report(id.clone()) {
-            tracing::warn!(
-                provider,
-                model,
-                window = ASSUMED_WINDOW,
-                "the window of {id:?} is unknown, so {ASSUMED_WINDOW} tokens are assumed; set context_length in [models.{id:?}]"
-            );
-        }
     }
 }

@@ -123,6 +123,7 @@ async fn answer_client(
         ClientRoute::Forward { provider, path } => {
             forward_request(forward(provider, path), body, record).await?
         }
+        ClientRoute::Ollama { path } => forward_request(forward(None, path), body, record).await?,
         ClientRoute::Model { id } => {
             let id = percent_decode_str(id).decode_utf8_lossy();
             models::answer_model(app, &parts, &client, &id, list_format)?

@@ -37,6 +37,8 @@ pub enum ClientRoute<'a> {
         provider: Option<&'a str>,
         path: &'a str,
     },
+    /// A path of Ollama's own API, which is forwarded to it. `path` goes from `/v1` there.
+    Ollama { path: &'static str },
 }
 
 /// What the proxy has itself. API and metrics check keys on their own, leases a proof; the others need none.
@@ -65,6 +67,7 @@ impl ClientRoute<'_> {
         let path = match self {
             Self::Conversation { format, .. } => format.path(),
             Self::Forward { path, .. } => path,
+            Self::Ollama { .. } => return ("/api/{path}", None),
             Self::Models => return ("/v1/models", None),
             Self::Model { .. } => return ("/v1/models/{id}", None),
         };
@@ -86,6 +89,7 @@ impl ClientRoute<'_> {
             // A key for the list of models opens single ones too.
             Self::Models | Self::Model { .. } => "models",
             Self::Forward { path, .. } => path.strip_prefix('/').unwrap_or(path),
+            Self::Ollama { path } => path.trim_start_matches("/../"),
         };
         match client.may_reach(path) {
             true => Ok(()),
@@ -139,10 +143,9 @@ pub fn find_route<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, Failu
     if let Some(meant) = find_meant_path(path) {
         return Err(Failure::PathMeant(meant));
     }
-    let (provider, path) = split_provider(path).ok_or(match path.starts_with("/api/") {
-        true => Failure::OllamaPath,
-        false => Failure::PathNotFound,
-    })?;
+    let Some((provider, path)) = split_provider(path) else {
+        return find_ollama_route(method, path);
+    };
     let Some(format) = Format::from_path(path).filter(|_| !reads) else {
         return Ok(Route::Client(ClientRoute::Forward { provider, path }));
     };
@@ -156,6 +159,24 @@ pub fn find_route<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, Failu
         // GET is forwarded to the provider, which may list stored completions there.
         allow: "POST, GET, HEAD",
     })
+}
+
+/// Of Ollama's own API, what asks: the rest changes the engine.
+fn find_ollama_route<'a>(method: &Method, path: &str) -> Result<Route<'a>, Failure> {
+    let (path, allow) = match path {
+        "/api/tags" => ("/../api/tags", "GET, HEAD"),
+        "/api/version" => ("/../api/version", "GET, HEAD"),
+        "/api/show" => ("/../api/show", "POST"),
+        "/api/chat" => ("/../api/chat", "POST"),
+        "/api/generate" => ("/../api/generate", "POST"),
+        _ if path.starts_with("/api/") => return Err(Failure::OllamaPath),
+        _ => return Err(Failure::PathNotFound),
+    };
+    let is_allowed = allow.split(", ").any(|allowed| allowed == method.as_str());
+    let route = Route::Client(ClientRoute::Ollama { path });
+    is_allowed
+        .then_some(route)
+        .ok_or(Failure::WrongMethod { allow })
 }
 
 /// The provider, and the path after `/v1`, slash included.

@@ -114,8 +114,13 @@ pub struct Profile {
     pub answer_room: AnswerRoom,
     /// Whether a prompt that is too long is an error; Ollama silently drops its beginning.
     pub refuses_overflow: bool,
-    /// The path, from the base URL, that lists loaded models with the windows that they were loaded with.
-    pub loaded_models: Option<&'static str>,
+    /// The paths, from the base URL, of which the first that is there lists loaded models with the windows that they were
+    /// loaded with.
+    pub loaded_models: &'static [&'static str],
+    /// The least window with which a model is loaded that sets none, in tokens.
+    pub least_window: Option<u32>,
+    /// Whether Ollama's own API is there beside `/v1`.
+    pub ollama_api: bool,
     /// One name of a model stands for several hosts, whose windows differ: what one of them refuses, another may take.
     pub has_hosts: bool,
     /// Whether that error comes at once and is not billed.
@@ -164,7 +169,9 @@ const OPEN: Profile = Profile {
     refuses_overflow: true,
     has_hosts: false,
     overflow_is_free: true,
-    loaded_models: None,
+    loaded_models: &[],
+    least_window: None,
+    ollama_api: false,
     errors_inside: false,
     counts_missed_only: false,
     // `prompt_cache_retention` is "24h" by default since May 2026.
@@ -282,13 +289,16 @@ pub const PROFILES: &[Profile] = &[
     },
     Profile {
         name: "lmstudio",
-        loaded_models: Some("/../api/v0/models"),
+        // The second one until version 0.4.
+        loaded_models: &["/../api/v1/models", "/../api/v0/models"],
         ..STRICT
     },
     Profile {
         name: "ollama",
-        // By default a model is loaded with 4,096 to 262,144 tokens, by the memory of the machine.
-        loaded_models: Some("/../api/ps"),
+        loaded_models: &["/../api/ps"],
+        // 32,768 with 24 GiB of graphics memory, 262,144 with 48 GiB (`docs/context-length.mdx`, `server/routes.go`, August 2026).
+        least_window: Some(4_096),
+        ollama_api: true,
         refuses_overflow: false,
         overflow_is_free: false,
         counts_missed_only: true,

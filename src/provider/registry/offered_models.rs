@@ -115,7 +115,8 @@ impl Registry {
     pub fn list_reported(&self) -> Vec<OfferedModel> {
         let reported = self.reported.lock().clone();
         let offers = reported.iter().filter_map(|name| self.offer_name(name));
-        offers.collect()
+        // Other reports are no names of models.
+        offers.filter(|it| it.id == it.target.id()).collect()
     }
 
     fn offer_name(&self, id: &str) -> Option<OfferedModel> {

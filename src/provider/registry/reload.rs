@@ -66,7 +66,7 @@ impl Registry {
         let kept: Vec<_> = providers.map(|provider| &provider.endpoint).collect();
         for provider in before.providers() {
             if !kept.contains(&&provider.endpoint) {
-                self.learnt.forget_endpoint(&provider.endpoint);
+                self.learnt.forget_lessons(&provider.endpoint, None);
             }
         }
         self.listed.keep_only(&kept);
@@ -146,7 +146,7 @@ mod tests {
             assert!(
                 before
                     .listed
-                    .begin_if_due(&endpoint(&before, name), Instant::now())
+                    .begin_if_due(&before.providers[name], None, Instant::now())
             );
         }
         change(&mut config, "a", |a| {

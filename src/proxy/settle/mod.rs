@@ -98,6 +98,8 @@ fn renew_window(
     if !target.window.is_guessed() && !is_longer {
         return;
     }
+    // An engine has loaded the model by now.
+    app.registry.ask_for_window(target);
     let window = app.registry.current_window(target);
     if is_longer || window.source != target.window.source {
         target.window = window;

@@ -121,8 +121,18 @@ fn routes_follow_method_and_path() {
     }
     let stored = "/chat/completions/id/messages";
     check(Method::GET, &format!("/v1{stored}"), forward(None, stored));
-    for path in ["/api/chat", "/api/generate", "/api/tags", "/api/show"] {
-        check(post.clone(), path, Err(Failure::OllamaPath));
+    let ollama = |path| Ok(Route::Client(ClientRoute::Ollama { path }));
+    check(post.clone(), "/api/chat", ollama("/../api/chat"));
+    check(post.clone(), "/api/show", ollama("/../api/show"));
+    check(Method::GET, "/api/tags", ollama("/../api/tags"));
+    check(Method::HEAD, "/api/version", ollama("/../api/version"));
+    check(post.clone(), "/api/tags", wrong("GET, HEAD"));
+    check(Method::GET, "/api/generate", wrong("POST"));
+    for path in [
+        "pull", "push", "create", "copy", "delete", "ps", "embed", "chat/", "Chat", "",
+    ] {
+        let path = format!("/api/{path}");
+        check(post.clone(), &path, Err(Failure::OllamaPath));
     }
     check(Method::HEAD, "/", Ok(Route::Own(OwnRoute::Root)));
     check(

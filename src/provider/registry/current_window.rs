@@ -1,0 +1,165 @@
+//! The window of a model as it is known now, and when providers are asked for it.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
+
+use super::{ModelListResult, Registry, Target};
+use crate::{
+    config::profile::find_beta_window,
+    provider::{
+        Bounds, Provider, Window, WindowSource,
+        catalogue::SANE_WINDOWS,
+        learnt_windows::{Lesson, RefusedPrompt},
+        window,
+    },
+};
+
+impl Registry {
+    /// The window of a model as it is known now, for whom the target is.
+    pub fn current_window(&self, target: &Target) -> Window {
+        let (provider, model, settings) = (&target.provider, &*target.model, &target.settings);
+        let (catalogue, endpoint) = (self.current_catalogue(), &provider.endpoint);
+        let catalogued = provider.find_window(model, &catalogue);
+        let is_known = catalogued.is_some_and(|window| !window.is_guessed());
+        self.ask_list_if_due(provider, None, is_known);
+        let (now, key) = (SystemTime::now(), target.lesson_key());
+        // An engine has one window for all sessions, whatever one was answered before it was restarted.
+        let is_engine = self.listed.is_engine(endpoint);
+        let answered = if is_engine { 0 } else { target.answered };
+        let learnt = self.learnt.find_bounds(&key, answered, now);
+        let base_url = provider.config.base_url.as_deref();
+        if let Some(tokens) = find_beta_window(model, target.scope.betas, base_url) {
+            let window = Window {
+                tokens,
+                source: WindowSource::Catalogue,
+                ..Window::ASSUMED
+            };
+            return window::combine_sources(learnt, Bounds::default(), settings, Some(window));
+        }
+        // A server of one model answers to any name. Settings for the name have precedence.
+        let is_set = settings.context_length.or(settings.input_length).is_some();
+        let any_name = !is_set && !provider.is_catalogued(&catalogue);
+        let only = || self.listed.find_only_bounds(endpoint).filter(|_| any_name);
+        let listed = self.listed.find_bounds(endpoint, model).or_else(only);
+        let listed = listed.unwrap_or_default();
+        let elsewhere = || match settings.context_length.or(listed.window) {
+            Some(_) => None,
+            None => provider.find_window_elsewhere(model, &catalogue),
+        };
+        let longest = || {
+            let accepted = self.learnt.find_longest_accepted(&key, now);
+            accepted.max(learnt.input).max(Some(target.answered))
+        };
+        let least = || {
+            let tokens = self.listed.find_least(endpoint, model)?;
+            Some(Window {
+                tokens,
+                ..Window::ASSUMED
+            })
+        };
+        let found = catalogued.or_else(elsewhere).or_else(least);
+        let found = found.and_then(|window| match window.is_guessed() {
+            // What an error has named is no guess.
+            true if learnt.window.is_some() => None,
+            true => Some(window.correct_guess(longest())),
+            false => Some(window),
+        });
+        window::combine_sources(learnt, listed, settings, found)
+    }
+
+    /// Asks an engine for the window of a model that a request names, if that is unknown, or only set: the engine may have
+    /// loaded the model since its last list. No request waits for it.
+    pub fn ask_for_window(&self, target: &Target) {
+        let is_set = target.window.source == WindowSource::Config;
+        if is_set || target.window.is_guessed() {
+            self.ask_list_if_due(&target.provider, Some(&target.model), false);
+        }
+    }
+
+    /// Asks a provider for its list where that is due; `known`: the catalogue has the model.
+    fn ask_list_if_due(&self, provider: &Arc<Provider>, named: Option<&str>, known: bool) {
+        let loads_models = !provider.config.profile.loaded_models.is_empty();
+        let wanted = provider.config.ask_models.unwrap_or(!known || loads_models);
+        if !wanted
+            || provider.why_list_not_asked().is_some()
+            || !self.background.is_started()
+            || !self.listed.begin_if_due(provider, named, Instant::now())
+        {
+            return;
+        }
+        let (listed, learnt) = (Arc::clone(&self.listed), Arc::clone(&self.learnt));
+        let provider = Arc::clone(provider);
+        self.background.spawn(async move {
+            let name = &*provider.name;
+            match listed.ask_provider(&provider, &learnt).await {
+                Ok(models) => tracing::debug!(provider = name, models, "models listed"),
+                Err(error) => tracing::info!(provider = name, %error, "listing models failed"),
+            }
+        });
+    }
+
+    /// Learns from a refusal. The words of an engine of one's own count whatever it answered before: it has one window for all,
+    /// and was restarted with a smaller one.
+    pub fn learn_from_refusal(&self, target: &Target, refused: &RefusedPrompt) -> Lesson {
+        let (key, now, mut refused) = (target.lesson_key(), SystemTime::now(), *refused);
+        if self.listed.is_engine(&key.endpoint) {
+            self.listed.mark_stale(&key.endpoint);
+            refused.answered = 0;
+            let named = refused
+                .overflow
+                .window
+                .filter(|named| SANE_WINDOWS.contains(named));
+            if named.is_some() && self.learnt.find_longest_accepted(&key, now) > named {
+                self.learnt.forget_lessons(&key.endpoint, Some(&key.model));
+            }
+        }
+        self.learnt.record_refused_prompt(&key, &refused, now)
+    }
+
+    /// Waits for the first lists of models, but no longer than `limit`. Does nothing before
+    /// [`Registry::start`].
+    pub async fn wait_for_lists(&self, limit: Duration) {
+        if self.background.is_started() {
+            // This looks up every model, and so begins to ask every provider whose list is due.
+            let _ = self.list_offered_models();
+            for provider in self.providers.values() {
+                let is_known = provider.is_catalogued(&self.current_catalogue());
+                self.ask_list_if_due(provider, None, is_known);
+            }
+            self.listed.wait_until_settled(limit).await;
+        }
+    }
+
+    /// Asks every remote provider for its list of models now.
+    pub async fn ask_for_lists(&self) -> Vec<ModelListResult> {
+        let providers = self.providers.values();
+        let remote = providers.filter(|provider| provider.is_remote());
+        let asked = remote.map(|provider| async {
+            let listed = self.listed.ask_provider(provider, &self.learnt).await;
+            (Arc::clone(&provider.name), listed)
+        });
+        futures_util::future::join_all(asked).await
+    }
+
+    /// Logs once for each model that its window is unknown, and not while its provider's first list
+    /// is awaited.
+    pub(super) fn warn_unknown_window(&self, target: &Target) {
+        let (provider, model) = (&*target.provider.name, &*target.model);
+        if target.window.source != WindowSource::Assumed
+            || self.listed.is_awaited(&target.provider.endpoint)
+        {
+            return;
+        }
+        let (id, window) = (target.id(), target.window.tokens);
+        if self.is_first_report(id.clone()) {
+            tracing::warn!(
+                provider,
+                model,
+                window,
+                "the window of {id:?} is unknown, so {window} tokens are assumed; set context_length in [models.{id:?}]"
+            );
+        }
+    }
+}
