@@ -27,6 +27,9 @@ use crate::{
     telemetry,
 };
 
+/// How long a proxy that ends by itself waits for its first client.
+const FIRST_LEASE_WITHIN: Duration = Duration::from_secs(60);
+
 /// How long a thread of the blocking pool waits for work before it ends. Until then it keeps the memory that the allocator
 /// gave it for large bodies. The settings are polled on these threads twice a second, each time on the one that waited longest:
 /// with tokio's 10 s, a burst's threads would never end.
@@ -149,9 +152,16 @@ async fn wait_until_unused(current: &CurrentConfig, limit: Duration) {
         let app = current.app();
         let is_busy = app.metrics.requests_in_flight.get() > 0;
         let unused = app.leases.unused_for().filter(|_| !is_busy);
-        match limit.checked_sub(unused.unwrap_or_default()) {
+        // Who has started it may be slow.
+        let is_new = !app.leases.was_held();
+        let until_end = if is_new {
+            limit.max(FIRST_LEASE_WITHIN)
+        } else {
+            limit
+        };
+        match until_end.checked_sub(unused.unwrap_or_default()) {
             None | Some(Duration::ZERO) => return,
-            Some(left) => sleep(left).await,
+            Some(left) => sleep(left.min(limit)).await,
         }
     }
 }

@@ -97,6 +97,7 @@ pub struct Leases {
 #[derive(Debug)]
 struct Usage {
     leases: usize,
+    was_held: bool,
     /// The end of a lease, or a client's request.
     last: Instant,
 }
@@ -109,10 +110,14 @@ impl std::fmt::Debug for LeaseSecret {
 
 impl Default for Leases {
     fn default() -> Self {
-        let (leases, last) = (0, Instant::now());
+        let usage = Usage {
+            leases: 0,
+            was_held: false,
+            last: Instant::now(),
+        };
         Self {
             listener: OnceLock::new(),
-            usage: Mutex::new(Usage { leases, last }),
+            usage: Mutex::new(usage),
         }
     }
 }
@@ -160,6 +165,11 @@ impl Leases {
         self.usage.lock().last = Instant::now();
     }
 
+    /// Whether there was a lease.
+    pub fn was_held(&self) -> bool {
+        self.usage.lock().was_held
+    }
+
     /// How long nobody has used the proxy; nothing while there are leases.
     pub fn unused_for(&self) -> Option<Duration> {
         let usage = self.usage.lock();
@@ -172,7 +182,10 @@ struct Lease(Arc<Leases>);
 
 impl Lease {
     fn begin(leases: Arc<Leases>) -> Self {
-        leases.usage.lock().leases += 1;
+        let mut usage = leases.usage.lock();
+        usage.leases += 1;
+        usage.was_held = true;
+        drop(usage);
         Self(leases)
     }
 }
