@@ -178,7 +178,7 @@ async fn a_sound_set_up_has_no_fault() {
         "{shown}"
     );
     assert!(
-        shown.ends_with("findings: 0 faults, 0 warnings\n"),
+        shown.contains("\nfaults: 0, warnings: 0, sound: "),
         "{shown}"
     );
     // A running proxy is no fault, nor is what it has open.
