@@ -130,10 +130,10 @@ pub(super) fn run(
                 writeln!(out, "{:8} -> {remedy}", "")?;
             }
         }
-        let all = findings.len();
+        let sound = count(Level::Ok);
         writeln!(
             out,
-            "\n{all} findings: {faults} faults, {warnings} warnings"
+            "\nfaults: {faults}, warnings: {warnings}, sound: {sound}"
         )?;
     }
     out.flush()?;

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use http::{HeaderMap, Method, StatusCode, header::DATE};
 use tokio::time::timeout;
 
-use super::Finding;
+use super::{Finding, Level};
 use crate::{
     config::{Auth, Config},
     provider::{
@@ -34,6 +34,13 @@ pub(super) async fn check_providers(registry: &Registry) -> Vec<Finding> {
     // The lists are kept for their windows; what fails is found beside.
     let (asked, _) = tokio::join!(asked, registry.ask_for_lists());
     let (mut found, clocks): (Vec<_>, Vec<_>) = asked.into_iter().unzip();
+    let ollama = registry
+        .providers()
+        .filter(|it| it.config.profile.name == "ollama");
+    found.extend(ollama.map(|provider| {
+        let told = "is guarded for clients whose base URL ends with /v1; what they send to Ollama's own /api is not";
+        Finding::ok(&format!("providers.{}", provider.name), told)
+    }));
     let nearest = clocks.into_iter().flatten().min_by_key(|(_, error)| *error);
     found.extend(nearest.map(|(provider, error)| {
         let told = format!("differs by {} s from that of {provider}", error.as_secs());
@@ -67,7 +74,14 @@ async fn check_provider(provider: &Provider) -> (Finding, Option<(&str, Duration
             let finding = judge_status(subject, provider, answer.status());
             (finding, error.map(|error| (&*provider.name, error)))
         }
-        Err(error) => (explain_failure(subject, &error), None),
+        Err(error) => {
+            let mut finding = explain_failure(subject, &error);
+            // Nobody has said that it is used.
+            if provider.config.is_known {
+                finding.level = Level::Warning;
+            }
+            (finding, None)
+        }
     }
 }
 
@@ -132,7 +146,7 @@ fn explain_failure(subject: &str, error: &UpstreamError) -> Finding {
         "set this machine's clock, or have the server's certificate renewed"
     } else if has(&["certificate"]) {
         "name the PEM file of the authority that signed its certificate in server.ca_file"
-    } else if has(&["lookup"]) {
+    } else if has(&["lookup", "dns name"]) {
         "correct the host in base_url, or the name resolution of this machine"
     } else if has(&["refused"]) {
         "start the server, or correct the host and the port of base_url"

@@ -42,7 +42,7 @@ fn shells_complete_commands() {
         let done = command.args(["completions", shell]).output().unwrap();
         let script = String::from_utf8(done.stdout).unwrap();
         assert!(
-            script.contains("doctor") && script.contains("--config"),
+            script.contains("doctor") && script.contains("inspect"),
             "{shell}: {script}"
         );
     }
