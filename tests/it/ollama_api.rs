@@ -14,8 +14,10 @@ async fn start_engine() -> ScriptedProvider {
 /// Providers with that API.
 fn with_ollama(proxy: ProxyBuilder) -> ProxyBuilder {
     proxy.providers(|provider| {
-        provider.auth = Auth::None;
-        provider.profile = find_profile("ollama").unwrap();
+        if provider.base_url.is_some() {
+            provider.auth = Auth::None;
+            provider.profile = find_profile("ollama").unwrap();
+        }
     })
 }
 

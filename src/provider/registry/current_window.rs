@@ -69,12 +69,13 @@ impl Registry {
         window::combine_sources(learnt, listed, settings, found)
     }
 
-    /// Asks an engine for the window of a model that a request names, if that is unknown, or only set: the engine may have
-    /// loaded the model since its last list. No request waits for it.
+    /// Asks for the window of a model that a request names, if that is unknown, or only set for a model of an engine: the engine
+    /// may have loaded it since its last list. No request waits for it.
     pub fn ask_for_window(&self, target: &Target) {
-        let is_set = target.window.source == WindowSource::Config;
+        let (provider, source) = (&target.provider, target.window.source);
+        let is_set = source == WindowSource::Config && self.listed.is_engine(&provider.endpoint);
         if is_set || target.window.is_guessed() {
-            self.ask_list_if_due(&target.provider, Some(&target.model), false);
+            self.ask_list_if_due(provider, Some(&target.model), false);
         }
     }
 
