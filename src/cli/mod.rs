@@ -3,8 +3,8 @@
 //! Results go to standard output, problems to standard error. A pipe that is closed early is no error.
 
 mod check;
-#[expect(dead_code, reason = "the commands that use it follow")]
 mod clients;
+mod connect;
 #[cfg(feature = "simulated")]
 mod demo;
 mod health;
@@ -52,6 +52,10 @@ enum Command {
     Demo(demo::DemoArgs),
     /// List the sessions of a running proxy
     Sessions(sessions::SessionsArgs),
+    /// Print what a client needs to use the proxy, or write it into the client's file
+    Connect(connect::ConnectArgs),
+    /// Undo what connect --write did
+    Disconnect(connect::DisconnectArgs),
     /// Make a client's key: it is printed this once, with the section that lets it in
     Key(key::KeyArgs),
     /// Ask a running proxy whether it is ready, for the checks of containers: the exit code is 0 or 1
@@ -99,6 +103,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: &Environm
     let result = match arguments.command.unwrap_or(Command::Serve) {
         Command::Serve => serve::run(&flags, environment),
         Command::Check(args) => check::run(args, &flags, environment, out),
+        Command::Connect(args) => connect::run(&args, &flags, environment, out),
+        Command::Disconnect(args) => connect::run_disconnect(&args, &flags, environment, out),
         Command::Key(args) => key::run(&args, &flags, environment, out),
         Command::Health(args) => health::run(&args, &flags, environment, out),
         Command::Models(args) => models::run(&args, &flags, environment, out),
