@@ -182,3 +182,6 @@ pub(in crate::cli) fn find_run(program: &str) -> &'static RunSetup {
     let own = client.and_then(|client| client.run.as_ref());
     own.unwrap_or(&agents::ANY_PROGRAM)
 }
+
+#[cfg(test)]
+mod tests;
