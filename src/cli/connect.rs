@@ -37,7 +37,7 @@ pub(super) struct ConnectArgs {
     /// List what points to the proxy
     #[arg(long, conflicts_with_all = ["client", "write", "dry_run"])]
     list: bool,
-    /// A model that the client shall have; the first of several is the one to begin with [default: those of the proxy, or the client's own]
+    /// A model for the client, the first one to begin with [default: the proxy's, or the client's own]
     #[arg(long, value_name = "NAME")]
     model: Vec<String>,
     /// The window that the client is told, in tokens; above the model's, only the proxy keeps to it [default: the model's]
@@ -64,7 +64,7 @@ pub(super) fn run(
     out: &mut impl Write,
 ) -> CommandResult {
     let base = find_proxy(args.url.as_deref(), flags, environment)?;
-    let base = base.trim_end_matches('/');
+    let base = base.trim_end_matches('/').trim_end_matches("/v1");
     let config = load_config(flags, environment)?.config;
     let Some(name) = &args.client else {
         return list::write_list(base, &config, environment, out);

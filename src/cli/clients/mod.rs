@@ -10,7 +10,7 @@
 //! | `{base_v1}` | the same with `/v1` |
 //! | `{key}` | what names the account at the proxy (`x-plimsoll-key`); a secret, so in variables only |
 //! | `{model}` | the proxy's name of a model |
-//! | `{window}` | tokens that the client is to take for that model's window; in a file, a number where nothing else is in the text |
+//! | `{window}` | tokens of the window that the client is told; a number in a file, if nothing else is in the text |
 //! | `{window_text}` | the same, never as a number |
 //! | `{file}` | path of the file that [`RunSetup::file`] was written to |
 

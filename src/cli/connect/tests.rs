@@ -1,7 +1,10 @@
 use std::{
     collections::BTreeMap,
     fs,
+    io::{BufRead, BufReader},
+    net::TcpListener,
     path::{Path, PathBuf},
+    thread,
 };
 
 use clap::Parser;
@@ -46,6 +49,11 @@ impl Home {
 
     /// The output of a command, and its error.
     fn run(&self, line: &str) -> (String, Option<String>) {
+        self.run_at(NOWHERE, line)
+    }
+
+    /// The same before a proxy at an address.
+    fn run_at(&self, url: &str, line: &str) -> (String, Option<String>) {
         let environment = Environment::from_iter([
             ("HOME", self.0.path().to_str().unwrap().to_owned()),
             ("PLIMSOLL_KEY", "sk-secret".to_owned()),
@@ -59,7 +67,7 @@ impl Home {
         let mut out = Vec::new();
         let result = match parsed.command.unwrap() {
             Command::Connect(mut args) => {
-                args.url = Some(NOWHERE.into());
+                args.url = Some(url.to_owned());
                 run(&args, &flags, &environment, &mut out)
             }
             Command::Disconnect(args) => run_disconnect(&args, &flags, &environment, &mut out),
@@ -131,6 +139,45 @@ fn a_client_is_told_address_models_windows_and_trap() {
             .unwrap()
             .starts_with("no client emacs; there are claude-code, codex, ")
     );
+}
+
+/// The address of a server that answers its first request with a list of models.
+fn list_at(body: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        let lines = BufReader::new(&stream).lines().map_while(Result::ok);
+        let head: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
+        assert_eq!(head[0], "GET /v1/models HTTP/1.1");
+        assert!(
+            head.iter()
+                .any(|line| line == "authorization: Bearer sk-secret")
+        );
+        let length = body.len();
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n");
+        (&stream).write_all((head + body).as_bytes()).unwrap();
+    });
+    format!("http://{address}")
+}
+
+#[test]
+fn a_running_proxy_says_which_models_there_are() {
+    let home = Home::new();
+    let url = list_at(
+        r#"{"data": [{"id": "up/m", "context_length": 8192}, {"id": "m", "context_length": 8192},
+            {"id": "up/n", "context_length": null}]}"#,
+    );
+    let (shown, error) = home.run_at(&url, "connect pi");
+    assert_eq!(error, None);
+    for part in [
+        &format!("models, of the proxy at {url}\n"),
+        "  plimsoll/up/m  window 8,192 tokens  told 8,192 tokens\n",
+        "  plimsoll/up/n  window not known     told nothing\n",
+    ] {
+        assert!(shown.contains(part), "{part} in {shown}");
+    }
+    assert!(!shown.contains("plimsoll/m "), "{shown}");
 }
 
 #[test]
