@@ -3,9 +3,9 @@
 //! Results go to standard output, problems to standard error. A pipe that is closed early is no error.
 
 mod check;
-#[expect(dead_code, reason = "the commands that use it follow")]
 mod clients;
 mod completions;
+mod connect;
 #[cfg(feature = "simulated")]
 mod demo;
 mod doctor;
@@ -63,6 +63,10 @@ enum Command {
     Demo(demo::DemoArgs),
     /// List the sessions of a running proxy
     Sessions(sessions::SessionsArgs),
+    /// Print what a client needs to use the proxy, or write it into the client's file
+    Connect(connect::ConnectArgs),
+    /// Undo what connect --write did
+    Disconnect(connect::DisconnectArgs),
     /// Make a client's key: it is printed this once, with the section that lets it in
     Key(key::KeyArgs),
     /// Ask a running proxy whether it is ready, for the checks of containers: the exit code is 0 or 1
@@ -122,6 +126,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: &Environm
         Command::Doctor(args) => doctor::run(args, &flags, environment, out),
         Command::Schema => write_schema(out),
         Command::Completions(args) => completions::run(args, out),
+        Command::Connect(args) => connect::run(&args, &flags, environment, out),
+        Command::Disconnect(args) => connect::run_disconnect(&args, &flags, environment, out),
         Command::Key(args) => key::run(&args, &flags, environment, out),
         Command::Health(args) => health::run(&args, &flags, environment, out),
         Command::Models(args) => models::run(&args, &flags, environment, out),

@@ -14,7 +14,7 @@ use std::{
     collections::{BTreeMap, HashSet},
     io,
     sync::Arc,
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use parking_lot::Mutex;

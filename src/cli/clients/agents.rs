@@ -3,7 +3,7 @@
 use super::{
     Client, ClientFile,
     Existing::{Json, Lines, Replaced},
-    FileFormat, RunSetup, RunVariable,
+    FileFormat, RunSetup, RunVariable, folder,
 };
 
 /// Any program that is not in the table: the variables that the SDKs read.
@@ -34,13 +34,13 @@ pub(super) const AGENTS: &[Client] = &[
         base: "{base}",
         model: "{model}",
         has_models: true,
+        least_window: 100_000,
         window: "`CLAUDE_CODE_MAX_CONTEXT_TOKENS`, `CLAUDE_CODE_AUTO_COMPACT_WINDOW`",
-        trap: "The address has no /v1. The file comes before the shell. Tool search is off at any address but \
-               Anthropic's: ENABLE_TOOL_SEARCH=true.",
+        trap: "The address has no /v1. The file comes before the shell. Told a window below 100,000 tokens, it stops: a smaller \
+               one is not told. Tool search is off at any address but Anthropic's: ENABLE_TOOL_SEARCH=true.",
         was_run: true,
         files: &[ClientFile {
-            variable: "CLAUDE_CONFIG_DIR",
-            folder: ".claude",
+            folders: &[folder("CLAUDE_CONFIG_DIR", ""), folder("HOME", ".claude")],
             names: &["settings.json"],
             format: FileFormat::Json,
             content: r#"{
@@ -48,7 +48,8 @@ pub(super) const AGENTS: &[Client] = &[
     "ANTHROPIC_BASE_URL": "{base}",
     "ANTHROPIC_MODEL": "{model}",
     "ANTHROPIC_DEFAULT_HAIKU_MODEL": "{model}",
-    "CLAUDE_CODE_MAX_CONTEXT_TOKENS": "{window}",
+    "CLAUDE_CODE_MAX_CONTEXT_TOKENS": "{window_text}",
+    "CLAUDE_CODE_AUTO_COMPACT_WINDOW": "{window_text}",
     "CLAUDE_CODE_GATEWAY_HINT_HEADERS": "1"
   }
 }"#,
@@ -65,6 +66,7 @@ pub(super) const AGENTS: &[Client] = &[
                 set("ANTHROPIC_MODEL", "{model}"),
                 set("ANTHROPIC_DEFAULT_HAIKU_MODEL", "{model}"),
                 set("CLAUDE_CODE_MAX_CONTEXT_TOKENS", "{window}"),
+                set("CLAUDE_CODE_AUTO_COMPACT_WINDOW", "{window}"),
                 set("CLAUDE_CODE_GATEWAY_HINT_HEADERS", "1"),
             ],
             arguments: &[],
@@ -80,13 +82,13 @@ pub(super) const AGENTS: &[Client] = &[
         base: "{base_v1}",
         model: "{model}",
         has_models: true,
+        least_window: 0,
         window: "`model_context_window`",
         trap: "The provider's name must not be OpenAI: Codex then asks it to compact. A project's .codex/config.toml cannot \
                choose the provider.",
         was_run: true,
         files: &[ClientFile {
-            variable: "CODEX_HOME",
-            folder: ".codex",
+            folders: &[folder("CODEX_HOME", ""), folder("HOME", ".codex")],
             names: &["config.toml"],
             format: FileFormat::Toml,
             content: r#"model_provider = "plimsoll"
@@ -126,13 +128,16 @@ requires_openai_auth = true
         base: "{base_v1}",
         model: "plimsoll/{model}",
         has_models: false,
+        least_window: 0,
         window: "`limit.context` of the model",
         trap: "Without limit, opencode knows no window. With npm set to @ai-sdk/openai it refers to stored items, \
                which cannot be guarded.",
         was_run: true,
         files: &[ClientFile {
-            variable: "OPENCODE_CONFIG_DIR",
-            folder: ".config/opencode",
+            folders: &[
+                folder("XDG_CONFIG_HOME", "opencode"),
+                folder("HOME", ".config/opencode"),
+            ],
             names: &["opencode.json", "opencode.jsonc"],
             format: FileFormat::Json,
             content: r#"{
@@ -174,11 +179,29 @@ requires_openai_auth = true
         base: "{base_v1}",
         model: "openai/{model}",
         has_models: false,
+        least_window: 0,
         window: "`.aider.model.metadata.json`",
         trap: "The prefix openai/ says which API to speak. aider sends no tools, so what was cut cannot be looked up.",
         was_run: true,
-        files: &[],
-        lines: "",
+        files: &[
+            ClientFile {
+                folders: &[folder("HOME", "")],
+                names: &[".aider.conf.yml"],
+                format: FileFormat::Yaml,
+                content: "openai-api-base: {base_v1}\nmodel: openai/{model}\n",
+            },
+            ClientFile {
+                folders: &[folder("HOME", "")],
+                names: &[".aider.model.metadata.json"],
+                format: FileFormat::Json,
+                content: r#"{
+  "openai/{model}": {
+    "max_input_tokens": "{window}", "max_output_tokens": 8192, "litellm_provider": "openai", "mode": "chat"
+  }
+}"#,
+            },
+        ],
+        lines: "export OPENAI_API_KEY=KEY",
         run: Some(RunSetup {
             variables: &[
                 set("OPENAI_API_BASE", "{base_v1}"),
@@ -197,12 +220,15 @@ requires_openai_auth = true
         base: "{base_v1}",
         model: "plimsoll/{model}",
         has_models: false,
+        least_window: 0,
         window: "`contextWindow`",
         trap: "The model is chosen by --model plimsoll/NAME.",
         was_run: true,
         files: &[ClientFile {
-            variable: "PI_CODING_AGENT_DIR",
-            folder: ".pi/agent",
+            folders: &[
+                folder("PI_CODING_AGENT_DIR", ""),
+                folder("HOME", ".pi/agent"),
+            ],
             names: &["models.json"],
             format: FileFormat::Json,
             content: r#"{

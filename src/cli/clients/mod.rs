@@ -10,12 +10,18 @@
 //! | `{base_v1}` | the same with `/v1` |
 //! | `{key}` | what names the account at the proxy (`x-plimsoll-key`); a secret, so in variables only |
 //! | `{model}` | the proxy's name of a model |
-//! | `{window}` | tokens that the client is to take for that model's window |
+//! | `{window}` | tokens of the window that the client is told; a number in a file, if nothing else is in the text |
+//! | `{window_text}` | the same, never as a number |
 //! | `{file}` | path of the file that [`RunSetup::file`] was written to |
 
 mod agents;
 mod apps;
+pub(in crate::cli) mod edit;
+pub(in crate::cli) mod files;
 mod libraries;
+pub(in crate::cli) mod record;
+
+use serde::{Deserialize, Serialize};
 
 /// One client.
 #[derive(Debug)]
@@ -36,11 +42,13 @@ pub(in crate::cli) struct Client {
     pub(in crate::cli) model: &'static str,
     /// Whether it works with names of its own, so that it needs no model.
     pub(in crate::cli) has_models: bool,
+    /// The smallest window, in tokens, with which it works. A smaller one is not told: the proxy alone keeps to it.
+    pub(in crate::cli) least_window: u64,
     /// Where its window stands, for the table in `docs/clients.md`.
     pub(in crate::cli) window: &'static str,
     /// What goes wrong if nobody says it: one sentence or two.
     pub(in crate::cli) trap: &'static str,
-    /// Whether the settings were tried with the program itself.
+    /// Whether the program itself was tried with them: it is in a public registry.
     pub(in crate::cli) was_run: bool,
     /// Its files, each with what stands there.
     pub(in crate::cli) files: &'static [ClientFile],
@@ -53,10 +61,8 @@ pub(in crate::cli) struct Client {
 /// A file of a client's settings.
 #[derive(Debug)]
 pub(in crate::cli) struct ClientFile {
-    /// The variable that names its folder.
-    pub(in crate::cli) variable: &'static str,
-    /// The folder otherwise, below the user's home.
-    pub(in crate::cli) folder: &'static str,
+    /// The places of its folder: the first whose variable is set counts.
+    pub(in crate::cli) folders: &'static [Folder],
     /// Its names: the first that is there, else the first.
     pub(in crate::cli) names: &'static [&'static str],
     pub(in crate::cli) format: FileFormat,
@@ -64,8 +70,22 @@ pub(in crate::cli) struct ClientFile {
     pub(in crate::cli) content: &'static str,
 }
 
+/// A place of a folder.
+#[derive(Debug)]
+pub(in crate::cli) struct Folder {
+    /// A variable that names a folder. `HOME` stands for the user's home on any system.
+    variable: &'static str,
+    /// The path below that.
+    below: &'static str,
+}
+
+/// The folder at a path below what a variable names.
+const fn folder(variable: &'static str, below: &'static str) -> Folder {
+    Folder { variable, below }
+}
+
 /// How a file is edited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(in crate::cli) enum FileFormat {
     /// With comments and trailing commas, where the file has them.
     Json,
@@ -76,6 +96,7 @@ pub(in crate::cli) enum FileFormat {
 
 /// How `plimsoll run` starts a client.
 #[derive(Debug)]
+#[allow(dead_code, reason = "the command that uses it follows")]
 pub(in crate::cli) struct RunSetup {
     pub(in crate::cli) variables: &'static [RunVariable],
     /// Before the user's own.
@@ -86,6 +107,7 @@ pub(in crate::cli) struct RunSetup {
 
 /// A variable of a client's environment.
 #[derive(Debug)]
+#[allow(dead_code, reason = "the command that uses it follows")]
 pub(in crate::cli) struct RunVariable {
     pub(in crate::cli) name: &'static str,
     pub(in crate::cli) value: &'static str,
@@ -114,6 +136,13 @@ pub(in crate::cli) struct Values {
     pub(in crate::cli) file: Option<String>,
 }
 
+impl Client {
+    /// The window that it is told of a model with this one; both in tokens.
+    pub(in crate::cli) fn told_window(&self, window: Option<u64>) -> Option<u64> {
+        window.filter(|tokens| *tokens >= self.least_window)
+    }
+}
+
 impl Values {
     /// The text with its placeholders filled in; `None`: it names a value that is not there.
     pub(in crate::cli) fn expand(&self, text: &str) -> Option<String> {
@@ -123,7 +152,8 @@ impl Values {
             ("{base_v1}", Some(format!("{}/v1", self.base))),
             ("{key}", self.key.clone()),
             ("{model}", self.model.clone()),
-            ("{window}", window),
+            ("{window}", window.clone()),
+            ("{window_text}", window),
             ("{file}", self.file.clone()),
         ];
         let named = values.iter().filter(|(name, _)| text.contains(name));
@@ -152,3 +182,6 @@ pub(in crate::cli) fn find_run(program: &str) -> &'static RunSetup {
     let own = client.and_then(|client| client.run.as_ref());
     own.unwrap_or(&agents::ANY_PROGRAM)
 }
+
+#[cfg(test)]
+mod tests;

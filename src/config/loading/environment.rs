@@ -59,6 +59,18 @@ impl Environment {
         self.variables.iter()
     }
 
+    /// The folder that a variable names; `HOME` is the user's home on any system. A relative path does not count, as the
+    /// XDG base directory specification has it: it would lead into the working directory.
+    pub(crate) fn find_folder(&self, variable: &str) -> Option<PathBuf> {
+        let named = |variable: &str| {
+            // Of several with `:` between them, the first.
+            let path = std::env::split_paths(self.get_variable(variable)?).next();
+            path.filter(|path| path.is_absolute())
+        };
+        let instead = (variable == "HOME").then_some("USERPROFILE");
+        named(variable).or_else(|| named(instead?))
+    }
+
     pub(crate) fn get_variable(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str)
     }

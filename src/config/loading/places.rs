@@ -37,8 +37,9 @@ pub(crate) fn find_settings_file(flags: &Flags, environment: &Environment) -> Op
 
 /// The places of a settings file that nobody names, the strongest first.
 pub(crate) fn list_settings_files(environment: &Environment) -> Vec<PathBuf> {
-    let user =
-        absolute(environment, "XDG_CONFIG_HOME").or_else(|| below_home(environment, ".config"));
+    let user = environment
+        .find_folder("XDG_CONFIG_HOME")
+        .or_else(|| below_home(environment, ".config"));
     let places = [
         environment.own_folder().map(Path::to_owned),
         user.map(|folder| folder.join(FOLDER)),
@@ -53,8 +54,10 @@ pub(crate) fn list_settings_files(environment: &Environment) -> Vec<PathBuf> {
 pub(crate) fn list_data_folders(environment: &Environment) -> Vec<PathBuf> {
     let places = [
         environment.own_folder().map(|folder| folder.join("data")),
-        absolute(environment, "STATE_DIRECTORY"),
-        absolute(environment, "XDG_STATE_HOME").map(|folder| folder.join(FOLDER)),
+        environment.find_folder("STATE_DIRECTORY"),
+        environment
+            .find_folder("XDG_STATE_HOME")
+            .map(|folder| folder.join(FOLDER)),
         below_home(environment, ".local/state").map(|folder| folder.join(FOLDER)),
     ];
     places.into_iter().flatten().collect()
@@ -102,16 +105,8 @@ fn is_same(path: &Path, other: Option<&Path>) -> bool {
     whole.is_some() && whole == other.and_then(|other| fs::canonicalize(other).ok())
 }
 
-/// The path in a variable; of several with `:` between them, the first. A relative one does not count, as the XDG base
-/// directory specification has it: it would lead into the working directory.
-fn absolute(environment: &Environment, variable: &str) -> Option<PathBuf> {
-    let paths = std::env::split_paths(environment.get_variable(variable)?).next();
-    paths.filter(|path| path.is_absolute())
-}
-
 fn below_home(environment: &Environment, path: &str) -> Option<PathBuf> {
-    let home = absolute(environment, "HOME").or_else(|| absolute(environment, "USERPROFILE"));
-    home.map(|home| home.join(path))
+    environment.find_folder("HOME").map(|home| home.join(path))
 }
 
 #[cfg(test)]

@@ -1,0 +1,319 @@
+//! `plimsoll connect CLIENT`: prints what a client needs to use the proxy, and with `--write` sets it in the client's file.
+//!
+//! Nothing here knows a client: all is data of [`clients`](super::clients). A key is never written.
+
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    CommandError, CommandResult,
+    clients::{
+        Client, ClientFile, FileFormat, Values,
+        edit::{self, Leaf},
+        files::{list_missing_folders, read_file, write_file},
+        find_client, list_clients,
+        record::{Record, Written},
+    },
+    find_proxy, table,
+};
+use crate::config::{Config, Environment, Flags, load_config};
+
+mod list;
+mod models;
+
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct ConnectArgs {
+    /// Which client, such as claude-code, codex or opencode
+    #[arg(required_unless_present = "list")]
+    client: Option<String>,
+    /// Set it in the client's file, and keep a copy of the file
+    #[arg(long)]
+    write: bool,
+    /// Show what --write would change
+    #[arg(long)]
+    dry_run: bool,
+    /// List what points to the proxy
+    #[arg(long, conflicts_with_all = ["client", "write", "dry_run"])]
+    list: bool,
+    /// A model for the client, the first one to begin with [default: the proxy's, or the client's own]
+    #[arg(long, value_name = "NAME")]
+    model: Vec<String>,
+    /// The window that the client is told, in tokens; above the model's, only the proxy keeps to it [default: the model's]
+    #[arg(long, value_name = "TOKENS")]
+    window: Option<u64>,
+    /// Where the proxy is [default: the address that the settings have it listen on]
+    #[arg(long, value_name = "ADDRESS")]
+    url: Option<String>,
+    /// The environment variable that holds a client's key, to ask a running proxy for its models
+    #[arg(long, value_name = "NAME", default_value = "PLIMSOLL_KEY")]
+    key_env: String,
+}
+
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct DisconnectArgs {
+    /// Which client [default: all that connect --write has set up]
+    client: Option<String>,
+}
+
+pub(super) fn run(
+    args: &ConnectArgs,
+    flags: &Flags,
+    environment: &Environment,
+    out: &mut impl Write,
+) -> CommandResult {
+    let base = find_proxy(args.url.as_deref(), flags, environment)?;
+    let base = base.trim_end_matches('/').trim_end_matches("/v1");
+    let config = load_config(flags, environment)?.config;
+    let Some(name) = &args.client else {
+        return list::write_list(base, &config, environment, out);
+    };
+    let client = named_client(name)?;
+    let chosen = models::choose(client, args, base, &config, environment)?;
+    writeln!(
+        out,
+        "{} asks for {}; its base URL:",
+        client.title, client.asks_for
+    )?;
+    writeln!(
+        out,
+        "  {}",
+        chosen.values[0].expand(client.base).unwrap_or_default()
+    )?;
+    let files = plan_files(client, &chosen.values, environment)?;
+    for file in &files {
+        writeln!(
+            out,
+            "\nin {}:\n{}",
+            file.path.display(),
+            file.shown.trim_end()
+        )?;
+    }
+    write_rest(client, &chosen, out)?;
+    if !args.write && !args.dry_run {
+        return Ok(());
+    }
+    if files.is_empty() {
+        let title = client.title;
+        return Err(CommandError::Command(format!(
+            "{title} has no file that can be written here; set what stands above by hand"
+        )));
+    }
+    let data_dir = find_data_dir(&config)?;
+    let mut record = Record::load(data_dir, client.name).map_err(CommandError::Command)?;
+    let mut refused = Vec::new();
+    for file in files {
+        let path = file.path.clone();
+        let done = set_up(file, &mut record, args.dry_run, out);
+        refused.extend(done.err().map(|why| format!("{}: {why}", path.display())));
+    }
+    if refused.is_empty() {
+        return Ok(());
+    }
+    refused.push("such a file is as it was; add the lines above by hand".to_owned());
+    Err(CommandError::Command(refused.join("\n")))
+}
+
+/// A file, and what is to stand in it.
+struct PlannedFile {
+    path: PathBuf,
+    format: FileFormat,
+    leaves: Vec<Leaf>,
+    /// The values alone, as a file.
+    shown: String,
+}
+
+fn plan_files(
+    client: &Client,
+    models: &[Values],
+    environment: &Environment,
+) -> Result<Vec<PlannedFile>, CommandError> {
+    let plan = |file: &ClientFile| {
+        let path = file.find(environment).ok_or_else(|| {
+            let text =
+                "no variable names a home (HOME), so there is no place for the client's file";
+            CommandError::Command(text.to_owned())
+        })?;
+        let leaves = edit::list_leaves(file, models);
+        let shown = match file.format {
+            FileFormat::Yaml => expand_lines(file.content, &models[0]),
+            format => edit::set_leaves(format, None, &leaves).map_err(CommandError::Command)?,
+        };
+        Ok(PlannedFile {
+            path,
+            format: file.format,
+            leaves,
+            shown,
+        })
+    };
+    client.files.iter().map(plan).collect()
+}
+
+/// The lines whose placeholders all have a value.
+fn expand_lines(text: &str, values: &Values) -> String {
+    let lines = text.lines().filter_map(|line| values.expand(line));
+    lines.map(|line| line + "\n").collect()
+}
+
+fn write_rest(client: &Client, chosen: &models::Chosen, out: &mut impl Write) -> CommandResult {
+    let lines = expand_lines(client.lines, &chosen.values[0]);
+    if !lines.is_empty() {
+        writeln!(out, "\nbeside that:\n{}", lines.trim_end())?;
+    }
+    if !chosen.rows.is_empty() {
+        writeln!(out, "\nmodels, {}", chosen.source)?;
+        table::write_table(out, &chosen.rows)?;
+    }
+    writeln!(out, "\naddress: {}", client.address.replace('`', ""))?;
+    writeln!(out, "window: {}", client.window.replace('`', ""))?;
+    writeln!(out, "mind: {}", client.trap)?;
+    if !client.was_run {
+        writeln!(
+            out,
+            "these settings are from its documentation; nobody has tried them here"
+        )?;
+    }
+    Ok(writeln!(
+        out,
+        "key: a client key of the proxy; without client keys, the provider's where the proxy has none, else any text"
+    )?)
+}
+
+/// Writes one file, or shows what would be written.
+///
+/// # Errors
+/// Why the file stays as it is.
+fn set_up(
+    file: PlannedFile,
+    record: &mut Record,
+    is_trial: bool,
+    out: &mut impl Write,
+) -> Result<(), String> {
+    let now = read_file(&file.path)?;
+    let earlier = record.find(&file.path);
+    // What was written before gives way, as if it had never been.
+    let before = match earlier {
+        Some(earlier) => earlier.undo(now.as_deref())?.text,
+        None => now.clone(),
+    };
+    let after = match (&before, file.format) {
+        (None, _) => file.shown,
+        (Some(before), format) => edit::set_leaves(format, Some(before), &file.leaves)?,
+    };
+    let shown = file.path.display();
+    let told = if now.as_ref() == Some(&after) {
+        format!("\n{shown} has it already\n")
+    } else if is_trial {
+        let diff = similar::TextDiff::from_lines(now.as_deref().unwrap_or_default(), &after);
+        format!(
+            "\n{}",
+            diff.unified_diff()
+                .header(&shown.to_string(), &shown.to_string())
+        )
+    } else {
+        let folders = earlier.map(|earlier| earlier.folders.clone());
+        let written = Written {
+            path: file.path.clone(),
+            format: file.format,
+            before,
+            after: after.clone(),
+            leaves: file.leaves,
+            folders: folders.unwrap_or_else(|| list_missing_folders(&file.path)),
+        };
+        let copy = record.add(written)?;
+        if read_file(&file.path)? != now {
+            return Err("it was changed meanwhile; try again".to_owned());
+        }
+        write_file(&file.path, &after)?;
+        let copy = copy.map(|copy| format!("; a copy of it as it was is {}", copy.display()));
+        format!("\nwrote {shown}{}\n", copy.unwrap_or_default())
+    };
+    out.write_all(told.as_bytes())
+        .map_err(|error| error.to_string())
+}
+
+/// `plimsoll disconnect [CLIENT]`: undoes what `connect --write` did.
+pub(super) fn run_disconnect(
+    args: &DisconnectArgs,
+    flags: &Flags,
+    environment: &Environment,
+    out: &mut impl Write,
+) -> CommandResult {
+    let config = load_config(flags, environment)?.config;
+    let data_dir = find_data_dir(&config)?;
+    let clients: Vec<&Client> = match &args.client {
+        Some(name) => vec![named_client(name)?],
+        None => list_clients().collect(),
+    };
+    let (mut found, mut failed) = (false, Vec::new());
+    for client in clients {
+        let mut record = Record::load(data_dir, client.name).map_err(CommandError::Command)?;
+        for file in record.files.clone() {
+            found = true;
+            match restore(&file, &mut record) {
+                Ok(told) => writeln!(out, "{}: {told}", file.path.display())?,
+                Err(why) => failed.push(format!("{}: {why}", file.path.display())),
+            }
+        }
+    }
+    match (&args.client, failed.is_empty()) {
+        (_, false) => Err(CommandError::Command(failed.join("\n"))),
+        (Some(name), _) if !found => Err(CommandError::Command(format!(
+            "nothing of {name} was written by connect --write; `plimsoll connect --list` shows what points here"
+        ))),
+        (None, _) if !found => Ok(writeln!(out, "nothing was written by connect --write")?),
+        _ => Ok(()),
+    }
+}
+
+/// Brings back what was there before; what was done.
+fn restore(file: &Written, record: &mut Record) -> Result<String, String> {
+    let now = read_file(&file.path)?;
+    let by_hand =
+        |why| format!("it was changed since, and {why}; take out by hand what was written");
+    let undone = file.undo(now.as_deref()).map_err(by_hand)?;
+    match (&undone.text, &now) {
+        (Some(text), _) if undone.text != now => write_file(&file.path, text)?,
+        (None, Some(_)) => {
+            let gone = std::fs::remove_file(&file.path);
+            gone.map_err(|error| format!("it cannot be removed: {error}"))?;
+        }
+        _ => {}
+    }
+    for folder in &file.folders {
+        // What has been put there since keeps it.
+        let _ = std::fs::remove_dir(folder);
+    }
+    record.forget(&file.path)?;
+    let what = match (&undone.text, &now) {
+        (_, None) => "it is gone; nothing to undo",
+        (None, _) => "removed, since there was none before",
+        (Some(_), _) if undone.is_exact => "as it was before, byte for byte",
+        (Some(_), _) => "it was changed since: only what connect had written is gone",
+    };
+    Ok(match undone.changed.is_empty() {
+        true => what.to_owned(),
+        false => format!(
+            "{what}; these stay, as they were changed: {}",
+            undone.changed.join(", ")
+        ),
+    })
+}
+
+fn named_client(name: &str) -> Result<&'static Client, CommandError> {
+    find_client(name).ok_or_else(|| {
+        let names: Vec<_> = list_clients().map(|client| client.name).collect();
+        CommandError::Command(format!("no client {name}; there are {}", names.join(", ")))
+    })
+}
+
+fn find_data_dir(config: &Config) -> Result<&Path, CommandError> {
+    config.server.data_dir.path().ok_or_else(|| {
+        let text = "there is no folder for copies of the client's files: set server.data_dir to one that can be written";
+        CommandError::Command(text.to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+//! Which models a client is told of, with their windows: from the running proxy, else from the settings.
+
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Limited};
+use serde::Deserialize;
+
+use super::{
+    super::{
+        CommandError, block_on,
+        clients::{Client, Values},
+        table::group_digits,
+    },
+    Config, ConnectArgs, Environment,
+};
+use crate::{
+    config::secret::Secret,
+    provider::{Registry, begin_http_client},
+};
+
+/// More are left out where nobody names them: a client's file is no catalogue.
+const MAX_MODELS: usize = 20;
+/// For the list of a running proxy.
+const TIMEOUT: Duration = Duration::from_secs(5);
+const MAX_LIST_BYTES: usize = 8 << 20;
+
+/// What a client is told.
+pub(super) struct Chosen {
+    /// One for each model; one without a model where the client has names of its own.
+    pub(super) values: Vec<Values>,
+    /// The client's name of each model, its window, and which one the client is told.
+    pub(super) rows: Vec<[String; 3]>,
+    pub(super) source: String,
+}
+
+#[derive(Clone, Deserialize)]
+struct Offered {
+    id: String,
+    /// Tokens. `None`: not known, or only assumed.
+    context_length: Option<u32>,
+}
+
+/// # Errors
+/// No provider serves a model that is named, or none is there to choose.
+pub(super) fn choose(
+    client: &Client,
+    args: &ConnectArgs,
+    base: &str,
+    config: &Config,
+    environment: &Environment,
+) -> Result<Chosen, CommandError> {
+    let alone = Values {
+        base: base.to_owned(),
+        ..Values::default()
+    };
+    if args.model.is_empty() && client.has_models {
+        return Ok(Chosen {
+            values: vec![alone],
+            rows: Vec::new(),
+            source: String::new(),
+        });
+    }
+    let registry = Registry::new(config).map_err(CommandError::Start)?;
+    let key = environment.get_variable(&args.key_env).map(Secret::new);
+    let (offered, source) = match block_on(ask_proxy(base, key.as_ref()))? {
+        Ok(offered) => (offered, format!("of the proxy at {base}")),
+        Err(why) => (list_offered(&registry), format!("of the settings ({why})")),
+    };
+    let find = |name: &String| match offered.iter().find(|model| model.id == *name) {
+        Some(model) => Ok(model.clone()),
+        None => registry.explain_name(name).map(|found| Offered {
+            id: name.clone(),
+            context_length: found.target.window.known_tokens(),
+        }),
+    };
+    let models: Vec<Offered> = if args.model.is_empty() {
+        let is_bare = |id: &str| {
+            let ending = format!("/{id}");
+            offered.iter().any(|model| model.id.ends_with(&ending))
+        };
+        let own = offered.iter().filter(|model| !is_bare(&model.id));
+        own.take(MAX_MODELS).cloned().collect()
+    } else {
+        let found: Result<_, String> = args.model.iter().map(find).collect();
+        found.map_err(CommandError::Command)?
+    };
+    if models.is_empty() {
+        let title = client.title;
+        return Err(CommandError::Command(format!(
+            "{title} needs a model, and the settings name none: name one with --model"
+        )));
+    }
+    let (mut values, mut rows) = (Vec::new(), Vec::new());
+    for Offered { id, context_length } in models {
+        let window = context_length.map(u64::from);
+        let told = client.told_window(args.window.or(window));
+        let model = Values {
+            model: Some(id),
+            window: told,
+            ..alone.clone()
+        };
+        let name = model.expand(client.model).unwrap_or_default();
+        let tokens = |window: Option<u64>, unknown: &str| match window {
+            Some(tokens) => format!("{} tokens", group_digits(tokens)),
+            None => unknown.to_owned(),
+        };
+        let window = format!("window {}", tokens(window, "not known"));
+        rows.push([name, window, format!("told {}", tokens(told, "nothing"))]);
+        values.push(model);
+    }
+    Ok(Chosen {
+        values,
+        rows,
+        source,
+    })
+}
+
+fn list_offered(registry: &Registry) -> Vec<Offered> {
+    let offered = registry.list_offered_models().into_iter();
+    let offered = offered.map(|model| Offered {
+        context_length: model.target.window.known_tokens(),
+        id: model.id,
+    });
+    offered.collect()
+}
+
+/// The list of a running proxy, or why there is none.
+async fn ask_proxy(base: &str, key: Option<&Secret>) -> Result<Vec<Offered>, String> {
+    #[derive(Deserialize)]
+    struct List {
+        data: Vec<Offered>,
+    }
+    let client = begin_http_client().timeout(TIMEOUT).build();
+    let client = client.map_err(|error| error.to_string())?;
+    let mut request = client.get(format!("{base}/v1/models"));
+    if let Some(key) = key {
+        request = request.bearer_auth(key.reveal());
+    }
+    let nobody = |_| format!("no proxy runs at {base}");
+    let answer = request.send().await.map_err(nobody)?;
+    if !answer.status().is_success() {
+        return Err(format!("{base} answers {}", answer.status()));
+    }
+    let body = Limited::new(reqwest::Body::from(answer), MAX_LIST_BYTES)
+        .collect()
+        .await;
+    let body = body.map_err(|error| error.to_string())?.to_bytes();
+    let list: Result<List, _> = serde_json::from_slice(&body);
+    list.map(|list| list.data)
+        .map_err(|_| format!("{base} is no proxy"))
+}
