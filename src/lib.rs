@@ -58,6 +58,7 @@ mod support {
     pub(crate) mod plans;
     pub(crate) mod store;
     pub(crate) mod strict;
+    pub(crate) mod wide_tools;
 
     pub(crate) use lines::{
         annotate_randomly, any_settings, settings_once_applied, without_annotations,

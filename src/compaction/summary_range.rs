@@ -146,6 +146,7 @@ mod tests {
     fn the_threshold_is_a_share_of_the_window_without_the_reserve() {
         let budget = budget::Budget {
             window: 128_000,
+            reserve_given_up: 0,
             reserve: 8_000,
             tokens: 118_125,
             is_open: false,

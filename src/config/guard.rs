@@ -56,6 +56,8 @@ settings! {
         pub usage: UsageMode = s.read_plain("usage", UsageMode::AsSent);
         /// Whether models with tools can look up what was cut.
         pub recall: RecallMode = s.read_plain("recall", RecallMode::Auto);
+        /// Whether long definitions of tools get shorter with the first cut.
+        pub tools: ToolsMode = s.read_plain("tools", ToolsMode::Auto);
         /// Of one answer of that tool.
         pub recall_max_chars: usize = s.read_number("recall_max_chars", 8_000, 1_000..=100_000,
             "it bounds what one call of recall gives back, in characters");
@@ -177,6 +179,14 @@ pub enum Keep {
 pub enum RecallMode {
     Auto,
     Off,
+}
+
+/// Whether definitions of tools that take more than a quarter of the window get shorter with the session's first cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ToolsMode {
+    Auto,
+    Whole,
 }
 
 /// What becomes of a request without any usage before it, whose estimate is beyond its budget by less than the

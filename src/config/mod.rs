@@ -31,8 +31,8 @@ pub use client::{AdminConfig, ClientConfig};
 pub use compaction::{CompactionConfig, SummaryMaker};
 pub use format::{Api, FORMATS, Format};
 pub use guard::{
-    ClearConfig, CutOrder, GuardConfig, Keep, PROMPT_MARGIN, Preset, RecallMode, UsageMode,
-    WhenUnsure,
+    ClearConfig, CutOrder, GuardConfig, Keep, PROMPT_MARGIN, Preset, RecallMode, ToolsMode,
+    UsageMode, WhenUnsure,
 };
 pub(crate) use loading::problem::find_nearest;
 pub use loading::{

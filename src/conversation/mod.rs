@@ -14,6 +14,7 @@ mod list_edits;
 mod media;
 mod place_map;
 pub mod texts;
+mod tool_list;
 pub mod units;
 
 use std::borrow::Cow;
@@ -32,6 +33,7 @@ pub use self::{
     list_edits::NewItems,
     media::{Medium, MediumKind},
     place_map::PlaceMap,
+    tool_list::{ToolBrevity, ToolList},
 };
 pub use crate::config::{Api, FORMATS, Format};
 use crate::json::{

@@ -64,6 +64,7 @@ mod rules;
 #[cfg(test)]
 mod tests;
 mod text_request;
+mod tool_definitions;
 mod tools;
 mod values;
 

@@ -46,13 +46,13 @@ pub use self::{
     grammar::{outline::OutlineItem, prompt_placement::may_prompt},
     plan::{
         course::{find_course_boundary, list_removed_messages, preface_fit_check, weigh_before},
-        make_plan::plan,
+        make_plan::{plan, session_budget},
         old_media::clear_old_media,
         questions::{count_cleared_tokens, plan_without_new_cuts},
-        report::{FoldReport, Plan, Report, StandBackReason},
+        report::{FoldReport, Plan, Report, ShortToolsReport, StandBackReason},
     },
     request::{
-        answer_cap::{AnswerCap, AnswerHistory, PastAnswers, session_budget},
+        answer_cap::{AnswerCap, AnswerHistory, PastAnswers},
         answer_place::AnswerPlace,
         policy::Policy,
     },

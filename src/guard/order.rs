@@ -22,6 +22,7 @@ pub(in crate::guard) const ORDER: Order = Order {
         MessageCut::TruncateNewResults,
     ],
     requests: &[
+        RequestCut::ShortenTools,
         RequestCut::ClearEarly,
         RequestCut::LeaveOutTexts,
         RequestCut::CutDeeply,
@@ -75,6 +76,9 @@ pub(in crate::guard) enum MessageCut {
 /// A cut of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::guard) enum RequestCut {
+    /// Tool definitions that take much of the window get shorter, once in a session: with the first request that is over its
+    /// budget. All requests are replayed with them.
+    ShortenTools,
     /// Old results become placeholders before the budget is reached, if the settings ask for it.
     ClearEarly,
     /// Annotated texts go, by their priority, while the request is over its budget.
@@ -97,7 +101,11 @@ impl RequestCut {
     /// Whether it takes from what the model has not answered yet.
     pub(in crate::guard) const fn changes_newest(self) -> bool {
         match self {
-            Self::ClearEarly | Self::LeaveOutTexts | Self::CutDeeply | Self::DropLedger => false,
+            Self::ShortenTools
+            | Self::ClearEarly
+            | Self::LeaveOutTexts
+            | Self::CutDeeply
+            | Self::DropLedger => false,
             Self::ShortenNewestStep | Self::ShortenNewestAttachments | Self::FoldNewestQuestion => {
                 true
             }

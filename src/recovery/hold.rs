@@ -12,6 +12,46 @@ use crate::{conversation::Conversation, guard::Report, health::limits::HealthLim
 /// answered the notice in view of the user in 3 of 5 chats.
 const LEAST_CHAT_WINDOW: u32 = 32_768;
 
+/// The part of a window, one in so many, and the most tokens of it, that must be left beside what no cut can take. Where less
+/// is left, the answer and the conversation need it.
+const LEAST_ROOM_PART: u32 = 3;
+const LEAST_ROOM: u32 = 3_000;
+
+/// What no cut can take of a planned request; tokens.
+struct FixedTokens {
+    system_and_tools: u32,
+    /// With the task.
+    all: u32,
+    /// The same as the provider is expected to count it, with what it adds outside of the body.
+    counted: u32,
+}
+
+impl FixedTokens {
+    /// What providers add outside of the body is beyond no level; where they count the whole request as less than the
+    /// estimate, that counts.
+    fn from_report(report: &Report) -> Self {
+        let scale = f64::from(report.expected) / f64::from(report.raw_after.max(1));
+        let tokens = |raw: u32, scale: f64| (f64::from(raw) * scale) as u32;
+        let tools = report.sent.system.saturating_add(report.sent.tools);
+        Self {
+            system_and_tools: tokens(tools, scale.min(1.0)),
+            all: tokens(report.fixed, scale.min(1.0)),
+            counted: tokens(report.fixed, scale),
+        }
+    }
+}
+
+/// Whether so many tokens leave little of a window.
+fn leaves_little(tokens: u32, window: u32) -> bool {
+    window.saturating_sub(tokens) < LEAST_ROOM.min(window / LEAST_ROOM_PART)
+}
+
+/// Whether a planned request gets no tool that it had not before: what no cut can take leaves less than a third of the
+/// window, 3,000 tokens at most.
+pub fn has_little_room(report: &Report, window: u32) -> bool {
+    leaves_little(FixedTokens::from_report(report).counted, window)
+}
+
 /// What holds recovery back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RecoveryHold {
@@ -23,7 +63,7 @@ pub enum RecoveryHold {
         percent: u32,
         /// System and tools are beyond the level only with the task.
         with_task: bool,
-        /// It is beyond the critical level, too, so that no countdown begins either.
+        /// It is beyond the critical level, too, so that no countdown begins either, or leaves little of the window.
         above_critical: bool,
     },
 }
@@ -35,23 +75,24 @@ impl RecoveryHold {
         is_small.then_some(Self::SmallChat)
     }
 
-    /// The hold where the fixed part of a planned request is beyond a level. What providers add outside of the body is none
-    /// of it; where they count the whole request as less than the estimate, that counts.
+    /// The hold where the fixed part of a planned request is beyond a level, or leaves little of the window.
     pub fn of_fixed_part(report: &Report, window: u32, limits: &HealthLimits) -> Option<Self> {
-        let scale = (f64::from(report.expected) / f64::from(report.raw_after.max(1))).min(1.0);
-        let tokens = |raw: u32| (f64::from(raw) * scale) as u32;
-        let tools = tokens(report.sent.system.saturating_add(report.sent.tools));
-        let all = tokens(report.fixed);
+        let FixedTokens {
+            system_and_tools,
+            all,
+            counted,
+        } = FixedTokens::from_report(report);
         let critical = limits.critical_max_tokens;
         let optimal = limits.optimal_max_tokens;
         let lowest = critical.map_or(optimal, |critical| critical.min(optimal));
-        let with_task = tools <= lowest;
-        let shown = if with_task { all } else { tools };
-        (all > lowest).then(|| Self::FixedPart {
+        let has_room = !leaves_little(counted, window);
+        let with_task = system_and_tools <= lowest;
+        let shown = if with_task { all } else { system_and_tools };
+        (all > lowest || !has_room).then(|| Self::FixedPart {
             percent: (u64::from(shown) * 100 / u64::from(window.max(1))) as u32,
             with_task,
             // Without a critical level there is no countdown.
-            above_critical: critical.is_none_or(|critical| all > critical),
+            above_critical: !has_room || critical.is_none_or(|critical| all > critical),
         })
     }
 

@@ -29,7 +29,7 @@ pub use crate::config::{
 };
 use crate::guard::injections::{Course, InjectionRecord, ToolSet};
 pub use clock::{RecoveryAction, RecoveryClock};
-pub use hold::RecoveryHold;
+pub use hold::{RecoveryHold, has_little_room};
 pub use reminder::{Reminder, Reminders};
 
 /// Recovery's part of a session state.

@@ -6,7 +6,7 @@ use crate::support::{
     annotate_randomly, any_settings, data,
     drive::counted_by_characters,
     generate::{ConversationSize, Recipe, Session, Shape, any_conversation},
-    guard_properties::{CHAT, WINDOWS, any_answer_share, profiles_of, settings},
+    guard_properties::{CHAT, CHAT_WITH_TOOLS, WINDOWS, any_answer_share, profiles_of, settings},
     made::non_system_indices,
     plans::{apply_plan, index_conversation, make_policy},
     strict,
@@ -44,6 +44,19 @@ proptest! {
     fn growing_changes_the_prefix_only_at_cuts(case in any_conversation(40), window in prop::sample::select(&WINDOWS[..4]), profile in any::<prop::sample::Index>()) {
         let profiles = profiles_of(&case);
         CHAT.grow(&case.session, window, profiles[profile.index(profiles.len())], &settings(), None);
+    }
+
+    #[test]
+    fn every_plan_keeps_the_invariants_with_long_tools(case in any_conversation(60), window in prop::sample::select(&WINDOWS[..3])) {
+        for profile in profiles_of(&case) {
+            CHAT_WITH_TOOLS.check(&case.body(), window, profile);
+        }
+    }
+
+    #[test]
+    fn tools_get_shorter_once_and_with_any_state(case in any_conversation(40), window in prop::sample::select(&WINDOWS[..3]), profile in any::<prop::sample::Index>()) {
+        let profiles = profiles_of(&case);
+        CHAT_WITH_TOOLS.grow(&case.session, window, profiles[profile.index(profiles.len())], &settings(), None);
     }
 
     #[test]

@@ -72,6 +72,7 @@ mod shutdown;
 mod shutdown_behind;
 mod silent;
 mod size_refusals;
+mod small_windows;
 mod stored;
 mod streaming;
 mod summary;

@@ -25,6 +25,9 @@ pub(super) fn write_explanation(
         writeln!(out, "\nrecovery is held back")?;
         writeln!(out, "  {held}")?;
     }
+    if let Some(held) = &explained.recall_held {
+        writeln!(out, "\nthe tool recall is held back\n  {held}")?;
+    }
     let Some(next) = &explained.next else {
         return Ok(());
     };
@@ -109,6 +112,18 @@ fn describe_edits(explained: &PlanExplanation) -> Vec<String> {
             "{how} message {message}{part}  {name}  {sizes} tokens"
         ));
     }
+    if let Some(short) = &explained.short_tools {
+        let count = format_count(short.tools, "tool");
+        let and_more = if short.descriptions {
+            " and descriptions"
+        } else {
+            ""
+        };
+        let tokens = group_digits(short.tokens);
+        lines.push(format!(
+            "shorten {count}: annotations{and_more} (~{tokens} tokens)"
+        ));
+    }
     for cut in &explained.truncated {
         let (message, tool) = (cut.message, sanitize_name(&cut.tool, TOOL_CHARS));
         let sizes = format_change(cut.before, cut.after);
@@ -121,6 +136,11 @@ fn describe_edits(explained: &PlanExplanation) -> Vec<String> {
     if let Some(cap) = explained.answer_cap.filter(|cap| cap.is_lowered()) {
         let tokens = format_change(cap.asked, cap.sent);
         lines.push(format!("lower the answer's cap: {tokens} tokens"));
+    }
+    if explained.reserve_given_up > 0 {
+        let usual = explained.reserve_tokens + explained.reserve_given_up;
+        let tokens = format_change(usual, explained.reserve_tokens);
+        lines.push(format!("keep less for the answer: {tokens} tokens"));
     }
     if lines.is_empty() {
         lines.push("nothing: it goes on byte for byte".to_owned());

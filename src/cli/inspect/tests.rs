@@ -61,6 +61,7 @@ fn reports_equal_the_golden_files() {
     check("truncated", &small, "truncated.txt");
     check("folded", &small, "folded.txt");
     check("system-later", &small, "system-later.txt");
+    check("../tools/chat", &small, "tools.txt");
     let strict = ["--window", "1100", "--profile", "mistral"];
     check("folded", &strict, "folded-strict.txt");
     let json = ["--window", "1024", "--json"];

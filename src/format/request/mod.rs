@@ -219,9 +219,14 @@ impl Conversation {
     /// What the model reads beside the items: schemas of tools and of the answer. Tools that stand in an entry count with
     /// it.
     pub fn beside_items(&self) -> impl Iterator<Item = Span> {
+        let answer = in_format!(self.format, request::find_answer_format(self));
+        self.tool_members().chain(answer)
+    }
+
+    /// The members of the request that list tools.
+    pub(in crate::format) fn tool_members(&self) -> impl Iterator<Item = Span> {
         let lists = self.format.tool_lists().iter();
-        let lists = lists.filter_map(|name| self.find_field(name).map(|field| field.value));
-        lists.chain(in_format!(self.format, request::find_answer_format(self)))
+        lists.filter_map(|name| self.find_field(name).map(|field| field.value))
     }
 
     /// Whether a member for tools is neither null, false, nor empty.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    conversation::{Author, Conversation, PlaceMap, units::Unit},
+    conversation::{Author, Conversation, PlaceMap, ToolBrevity, units::Unit},
     guard::{
         fold::{
             basis::CutBasis,
@@ -21,9 +21,16 @@ use crate::{
             policy::Policy,
             recall_id::NamedIds,
         },
-        shrink::{cuts::SessionLimits, result_limits::KeyedLimit},
+        shrink::{
+            cuts::SessionLimits,
+            result_limits::{KeyedLimit, RememberedLimit},
+        },
+        text::truncate::TruncationMarker,
     },
 };
+
+/// The key of the limit by which tool definitions are remembered: no digest of a message.
+const TOOLS_KEY: u128 = u128::from_be_bytes(*b"tool definitions");
 
 /// What the guard remembers of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,7 +44,8 @@ pub struct GuardMemory {
     pub(in crate::guard) planned: u32,
     /// What is cut of single messages, by digests. Results, calls and attachments have a limit if the newest step or message
     /// did not fit with them, or if they came while the session was not healthy; it applies for the rest of the session. An
-    /// annotated text that was left out has a limit of 0 characters, which applies while `basis` binds.
+    /// annotated text that was left out has a limit of 0 characters, which applies while `basis` binds. So does the limit
+    /// behind all others, where tool definitions are cut: 1 for their annotations, 2 for their descriptions too.
     pub(in crate::guard) limits: Vec<KeyedLimit>,
     /// Digest of what was last logged about caps and shares; 0 for nothing.
     pub(in crate::guard) texts: u64,
@@ -104,8 +112,28 @@ impl GuardMemory {
 
     /// Messages with a remembered limit.
     pub fn count_tightened(&self) -> usize {
-        let limits = self.limits.iter().filter(|(_, limit)| limit.amount() > 0);
-        limits.count()
+        let of_message = |(key, limit): &&KeyedLimit| *key != TOOLS_KEY && limit.amount() > 0;
+        self.limits.iter().filter(of_message).count()
+    }
+
+    /// Notes that every later request has its tool definitions so short.
+    pub(in crate::guard) fn remember_tools(&mut self, brevity: Option<ToolBrevity>) {
+        let amount = match brevity {
+            None => return,
+            Some(ToolBrevity::NoAnnotations) => 1,
+            Some(ToolBrevity::FirstSentences) => 2,
+        };
+        let limit = RememberedLimit::new(amount, TruncationMarker::Plain);
+        self.limits.push((TOOLS_KEY, limit));
+    }
+
+    /// How short tool definitions are; `None` if they are whole.
+    fn tool_brevity(&self) -> Option<ToolBrevity> {
+        let (_, limit) = self.limits.iter().find(|(key, _)| *key == TOOLS_KEY)?;
+        Some(match limit.amount() {
+            1 => ToolBrevity::NoAnnotations,
+            _ => ToolBrevity::FirstSentences,
+        })
     }
 
     /// Keeps, under this policy, cuts that were planned for a smaller window.
@@ -192,6 +220,13 @@ impl SessionKnowledge {
     /// The memory whose cuts the request keeps.
     pub(in crate::guard) fn kept_memory(&self) -> &GuardMemory {
         self.sent.as_ref().unwrap_or(&self.memory)
+    }
+
+    /// How short the session has its tool definitions; `None` if they are whole, or were cut for another window.
+    pub(in crate::guard) fn tool_brevity(&self, policy: &Policy<'_>) -> Option<ToolBrevity> {
+        let memory = self.kept_memory();
+        let is_bound = CutBasis::from_policy(policy) == memory.basis;
+        memory.tool_brevity().filter(|_| is_bound)
     }
 
     pub(in crate::guard) fn limits(&self, policy: &Policy<'_>) -> SessionLimits<'_> {

@@ -82,6 +82,8 @@ pub(in crate::guard) struct Replay<'a> {
     /// The annotated texts that may be left out.
     texts: RemovableTexts,
     vocabulary: Vocabulary,
+    /// A request was over its budget before any deep cut: tool definitions get shorter with it, if they may.
+    pub(in crate::guard) shortens_tools: bool,
 }
 
 /// A conversation at one moment of its replay.
@@ -142,6 +144,7 @@ pub(in crate::guard) fn replay_conversation<'a>(
         rules,
         texts: RemovableTexts::new(removable, clearing::least_freed(&view.policy)),
         vocabulary: Vocabulary::default(),
+        shortens_tools: false,
         cuts,
     };
     replay.prepare_clearing();
@@ -282,6 +285,9 @@ impl Replay<'_> {
             return;
         }
         match cut {
+            RequestCut::ShortenTools => {
+                self.shortens_tools |= excess > 0 && now.state.survived == 0;
+            }
             RequestCut::ClearEarly => self.clear_early(at, newest, now),
             RequestCut::LeaveOutTexts => self.leave_out_texts(at, now),
             RequestCut::CutDeeply => {

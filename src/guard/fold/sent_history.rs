@@ -34,7 +34,7 @@ use crate::{
 /// Digests of what the proxy changed in the last request, and the first answer made under it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SentHistory {
-    /// Of what stands before the messages: edits of the system text, and the proxy's tools.
+    /// Of what stands before the messages: edits of the system text and of the client's tools, and the proxy's tools.
     head: u64,
     /// Of the messages.
     edits: ChangeDigest,
@@ -155,6 +155,7 @@ impl SentChanges {
         if !tools.is_empty() {
             head.push_digest(b't', tools as u128);
         }
+        let lists = conversation.tool_lists();
         let system = conversation.items.first();
         let system = system.filter(|item| item.place == ItemPlace::Outside);
         for edit in edits.ordered_edits(&conversation.body) {
@@ -172,6 +173,11 @@ impl SentChanges {
             } else if system.is_some_and(|item| is_in(item.span.start, item.span.end)) {
                 // Beside the messages, reasoning is bound to the system text and the tools alone.
                 head.push_digest(b's', digest_edit(conversation, system, &edit));
+            } else if lists
+                .iter()
+                .any(|list| is_in(list.span.start, list.span.end))
+            {
+                head.push_digest(b'd', digest_edit(conversation, None, &edit));
             }
         }
         for (from, behind) in order.list_moved() {

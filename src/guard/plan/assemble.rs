@@ -34,6 +34,7 @@ pub(in crate::guard) fn assemble_plan(
 ) -> Plan {
     let (texts, messages) = (&fit.replay.cuts.texts, &fit.replay.cuts.messages);
     let mut edits = folding.edits;
+    edits.merge(measured.tools.edits.clone());
     let mut kept = vec![false; messages.tokens.len()];
     for item in &folding.order.outline {
         if let OutlineItem::Client(at) = *item {
@@ -62,6 +63,7 @@ pub(in crate::guard) fn assemble_plan(
         alternates: fit.alternates(),
         ..GuardMemory::default()
     };
+    memory.remember_tools(measured.tools.brevity);
     let cleared = collect_cleared(view, fit, &kept, &knowledge.memory, &mut edits);
     let cleared_messages = cleared.as_ref().map_or(&[][..], |it| &it.messages);
     let sent = |at: usize| kept[at] && cleared_messages.binary_search(&at).is_err();
@@ -114,6 +116,7 @@ pub(in crate::guard) fn assemble_plan(
     };
     let report = Report {
         texts: text_report,
+        short_tools: measured.report_tools(knowledge.tool_brevity(&view.policy)),
         truncated,
         folded: (folding.messages > 0).then(|| FoldReport {
             messages: folding.messages,

@@ -13,7 +13,7 @@ use crate::{
         fold::memory::{GuardMemory, SessionKnowledge},
         plan::{
             make_plan,
-            report::{INVALID, Plan, Report, StandBackReason},
+            report::{INVALID, Plan, Report, ShortToolsReport, StandBackReason},
         },
         request::{
             answer_cap::{AnswerCap, PastAnswers},
@@ -52,6 +52,8 @@ pub struct PlanExplanation {
     pub window: ExplainedWindow,
     /// Kept free for the answer.
     pub reserve_tokens: u32,
+    /// Tokens that the reserve is short of, since system messages and tools leave little of the window.
+    pub reserve_given_up: u32,
     /// What the prompt may use; `None` where it is open, and only a refusal tells.
     pub budget_tokens: Option<u32>,
     /// Why nothing is cut by the window.
@@ -66,12 +68,16 @@ pub struct PlanExplanation {
     /// By caps and shares.
     pub shortened: Vec<ShortenedText>,
     pub truncated: Vec<TruncationReport>,
+    /// Tool definitions that go out shorter; its tokens are raw ones.
+    pub short_tools: Option<ShortToolsReport>,
     #[serde(flatten)]
     pub removals: Removals,
     /// What goes with the next cut, as things stand; `None` where the guard stands back.
     pub next: Option<Removals>,
     /// Why recovery adds nothing to the request, or no caution prompts.
     pub recovery_held: Option<String>,
+    /// Why a cut does not add the tool `recall`.
+    pub recall_held: Option<&'static str>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Serialize)]
@@ -182,6 +188,8 @@ pub fn explain_plan(
         stands_back: report.stood_back.map(explain_stand_back),
         shortened: report.texts.shortened.clone(),
         truncated: report.truncated.clone(),
+        short_tools: report.short_tools,
+        reserve_given_up: report.budget.reserve_given_up,
         removals: compare_plans(conversation, &Plan::default(), &plan, calibration),
         next: match report.stood_back {
             None => Some(find_next_removals(conversation, policy, &plan, calibration)),

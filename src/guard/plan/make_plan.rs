@@ -14,8 +14,13 @@ use crate::{
             report::{Plan, Report, StandBackReason},
         },
         request::{
-            budget, estimate, measured_request::MeasuredRequest, policy::Policy,
-            recall_id::NamedIds, view::RequestView,
+            budget::{self, Budget},
+            estimate,
+            measured_request::MeasuredRequest,
+            policy::Policy,
+            recall_id::NamedIds,
+            short_tools::ShortTools,
+            view::RequestView,
         },
         shrink::{cuts::MessageCuts, shortened_messages::ShortenedMessages},
     },
@@ -85,7 +90,28 @@ fn plan_request(
     names_ids: &NamedIds,
     compacts: bool,
 ) -> Plan {
-    let mut measured = MeasuredRequest::new(conversation, policy, &knowledge.past_answers());
+    let brevity = knowledge.tool_brevity(policy);
+    let tools = ShortTools::cut_to(conversation, policy, brevity);
+    plan_with_tools(conversation, policy, knowledge, names_ids, compacts, tools)
+}
+
+/// `tools`: as they are sent if the guard does not stand back.
+fn plan_with_tools(
+    conversation: &Conversation,
+    policy: &Policy<'_>,
+    knowledge: &SessionKnowledge,
+    names_ids: &NamedIds,
+    compacts: bool,
+    tools: ShortTools,
+) -> Plan {
+    let units = split_guarded_units(conversation, policy);
+    let tools = if units.is_ok() {
+        tools
+    } else {
+        ShortTools::default()
+    };
+    let past = knowledge.past_answers();
+    let mut measured = MeasuredRequest::with_tools(conversation, policy, &past, tools);
     let density = knowledge.reasoning_density;
     if density > 0.0 {
         for (tokens, item) in measured.tokens.iter_mut().zip(&conversation.items) {
@@ -93,7 +119,7 @@ fn plan_request(
             *tokens = tokens.saturating_add(more);
         }
     }
-    let mut units = match split_guarded_units(conversation, policy) {
+    let mut units = match units {
         Ok(units) => units,
         Err(reason) => {
             let is_managed = matches!(reason, StandBackReason::ProviderManages(_));
@@ -137,6 +163,12 @@ fn plan_request(
         compaction_request::fit_results(view, &measured, &mut cuts, &weight, knowledge);
     }
     let fit = replay::replay_conversation(view, &measured, cuts, weight, knowledge, known);
+    if fit.replay.shortens_tools
+        && measured.tools.brevity.is_none()
+        && let Some(tools) = ShortTools::cut_to_share(conversation, policy)
+    {
+        return plan_with_tools(conversation, policy, knowledge, names_ids, compacts, tools);
+    }
     let profile =
         role_alternation::resolve_profile(conversation.format, policy.profile, fit.alternates());
     let view = RequestView {
@@ -161,6 +193,18 @@ pub(in crate::guard) fn split_guarded_units(
         return Err(StandBackReason::ProviderManages(name));
     }
     Ok(units::split_units(conversation))
+}
+
+/// The budget of a request in its session, where its answer cap is lowered before the history is cut.
+pub fn session_budget(
+    conversation: &Conversation,
+    policy: &Policy<'_>,
+    knowledge: &SessionKnowledge,
+) -> Budget {
+    let tools = ShortTools::cut_to(conversation, policy, knowledge.tool_brevity(policy));
+    let past = knowledge.past_answers();
+    let measured = MeasuredRequest::with_tools(conversation, policy, &past, tools);
+    measured.budgets.current_budget()
 }
 
 /// The plan that truncates long tool results and does nothing else: what the provider holds cannot shrink later. No

@@ -1,7 +1,9 @@
 //! What a plan is: its edits, what is remembered of them, and its report, for headers, logs and commands.
 
+use serde::Serialize;
+
 use crate::{
-    conversation::edit::Edits,
+    conversation::{ToolBrevity, edit::Edits},
     guard::{
         fold::{
             memory::{GuardMemory, SessionKnowledge},
@@ -38,6 +40,8 @@ pub struct Report {
     /// Caps of named texts and the share of system text.
     pub texts: PriorityReport,
     pub truncated: Vec<TruncationReport>,
+    /// Tool definitions that are sent shorter.
+    pub short_tools: Option<ShortToolsReport>,
     /// Old tool results, arguments and images that became placeholders. They are not in `truncated`.
     pub cleared: Option<Cleared>,
     pub folded: Option<FoldReport>,
@@ -97,11 +101,29 @@ pub struct FoldReport {
     pub new: bool,
 }
 
+/// Tool definitions that are sent shorter than they came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ShortToolsReport {
+    pub tools: usize,
+    /// Raw tokens that they lost.
+    pub tokens: u32,
+    /// Descriptions are cut too, and not annotations alone.
+    pub descriptions: bool,
+    /// Whether this begins with the request.
+    pub new: bool,
+}
+
 impl Report {
+    /// Whether anything is cut that could be looked up.
+    pub fn is_cut(&self) -> bool {
+        self.folded.is_some() || self.cleared.is_some() || !self.truncated.is_empty()
+    }
+
     /// Whether a cut of earlier messages is new with this request.
     pub fn is_cut_anew(&self) -> bool {
         self.folded.is_some_and(|folded| folded.new)
             || self.cleared.as_ref().is_some_and(|cleared| cleared.new)
+            || self.short_tools.is_some_and(|tools| tools.new)
             || self.texts.cut
     }
 
@@ -109,7 +131,10 @@ impl Report {
     pub fn format_actions(&self) -> String {
         let truncated = Some(self.truncated.len()).filter(|count| *count > 0);
         let cap = self.answer_cap.filter(|cap| cap.is_lowered());
+        let held =
+            Some(self.budget).filter(|it| it.reserve_given_up > 0 && self.stood_back.is_none());
         let numbers = [
+            ("tools-shortened", self.short_tools.map(|it| it.tools)),
             ("truncated", truncated),
             ("cleared", self.cleared.as_ref().map(Cleared::count)),
             ("dropped", self.folded.map(|folded| folded.messages)),
@@ -118,6 +143,7 @@ impl Report {
                 Some(self.reasoning_left_out).filter(|count| *count > 0),
             ),
             ("clamped", cap.map(|cap| cap.sent as usize)),
+            ("reserve", held.map(|budget| budget.reserve as usize)),
         ];
         let numbers = numbers.into_iter();
         let numbers = numbers.filter_map(|(word, number)| Some(format!("{word}={}", number?)));
@@ -138,16 +164,30 @@ impl Report {
 impl MeasuredRequest<'_> {
     /// The report of a request that goes out unchanged.
     pub(in crate::guard) fn report_untouched(&self, knowledge: &SessionKnowledge) -> Report {
-        let raw = self.shares.total();
+        let raw = self.came.total();
         Report {
             raw_before: raw,
             raw_after: raw,
             expected: knowledge.calibration.to_expected_tokens(raw),
             budget: self.budgets.current_budget(),
-            shares: self.shares,
-            sent: self.shares,
+            shares: self.came,
+            sent: self.came,
             ..Report::default()
         }
+    }
+
+    /// What is said of tool definitions that are sent shorter; `before`: as the last request had them.
+    pub(in crate::guard) fn report_tools(
+        &self,
+        before: Option<ToolBrevity>,
+    ) -> Option<ShortToolsReport> {
+        let brevity = self.tools.brevity?;
+        Some(ShortToolsReport {
+            tools: self.tools.count,
+            tokens: self.tools.count_freed(),
+            descriptions: brevity == ToolBrevity::FirstSentences,
+            new: before != Some(brevity),
+        })
     }
 
     /// The plan without edits, for a request that goes out unchanged.

@@ -25,6 +25,8 @@ use crate::{
 /// No cap is lowered below this or the default reserve, whichever is less, since an answer may be longer than all before
 /// it; tokens. A thinking budget is added to it.
 const LEAST_CAP: u32 = 1_024;
+/// One part in so many of the window stays free for the answer, however much system messages and tools take.
+const LEAST_RESERVE_PART: u32 = 32;
 /// Tokens that a prompt may have beyond its count, since counts are scaled.
 const ROUNDING: u32 = 8;
 /// The part of the prompt's room, one in so many, that stays free beside a lowered cap: less if a provider has counted
@@ -64,8 +66,16 @@ pub(in crate::guard) struct SessionBudgets<'a> {
     /// The request says how long its answer may be, or answers are counted apart.
     is_asked: bool,
     cap: Option<LowerableCap>,
-    /// Raw tokens of the largest assistant message up to each message.
-    largest_answers: Vec<u32>,
+    /// What came up to each message.
+    so_far: Vec<SoFar>,
+}
+
+/// What the request that ended with a message has; raw tokens.
+#[derive(Clone, Copy, Debug, Default)]
+struct SoFar {
+    largest_answer: u32,
+    /// System messages, and what stands beside the messages.
+    fixed: u32,
 }
 
 /// What is known of the answers so far.
@@ -95,20 +105,27 @@ struct LowerableCap {
 }
 
 impl<'a> SessionBudgets<'a> {
-    /// `tokens`: raw tokens of every message.
+    /// `tokens`: raw tokens of every message. `beside`: those of what stands beside them.
     pub(in crate::guard) fn new(
         conversation: &Conversation,
         policy: &'a Policy<'a>,
         past: &PastAnswers,
         tokens: &[u32],
+        beside: u32,
     ) -> Self {
         let cap = LowerableCap::from_request(conversation, policy, past.history);
         let messages = conversation.items.iter().zip(tokens);
-        let largest_so_far = messages.scan(0, |most: &mut u32, (message, &tokens)| {
-            if message.author == Author::Model {
-                *most = (*most).max(tokens);
+        let begun = SoFar {
+            largest_answer: 0,
+            fixed: beside,
+        };
+        let so_far = messages.scan(begun, |it: &mut SoFar, (message, &tokens)| {
+            match message.author {
+                Author::Model => it.largest_answer = it.largest_answer.max(tokens),
+                Author::System => it.fixed = it.fixed.saturating_add(tokens),
+                _ => {}
             }
-            Some(*most)
+            Some(*it)
         });
         Self {
             policy,
@@ -119,26 +136,52 @@ impl<'a> SessionBudgets<'a> {
                 AnswerRoom::Shared => false,
                 AnswerRoom::Apart => true,
             },
-            largest_answers: largest_so_far.collect(),
+            so_far: so_far.collect(),
             cap,
         }
     }
 
     pub(in crate::guard) fn current_budget(&self) -> Budget {
-        self.budget_at(self.largest_answers.len())
+        self.budget_at(self.so_far.len())
     }
 
     /// The budget of the request that ended before message `end`. Where the cap can be lowered, the budget depends
     /// on the messages before `end` alone, so that every process finds the same cuts.
     pub(in crate::guard) fn budget_at(&self, end: usize) -> Budget {
         self.open_if_ignored(match self.cap {
-            Some(_) => budget::budget_with_reserve(self.expected_cap(end), self.policy),
+            Some(_) => {
+                let budget = budget::budget_with_reserve(self.expected_cap(end), self.policy);
+                budget.told_of(self.usual_cap(end).unwrap_or(budget.reserve))
+            }
             None if self.is_asked => self.as_asked,
             None => {
                 let largest = self.largest_answer(end).max(self.past.history.largest);
-                budget::budget_with_reserve(self.learnt_reserve(largest), self.policy)
+                let usual = self.learnt_reserve(largest);
+                let budget =
+                    budget::budget_with_reserve(self.hold_reserve(end, usual), self.policy);
+                budget.told_of(usual)
             }
         })
+    }
+
+    /// What of the usual reserve stays free in the request that ended before message `end`: half of what system messages and
+    /// tools leave of the window, so that there is as much room for the conversation. A reserve that is set stays.
+    fn hold_reserve(&self, end: usize, usual: u32) -> u32 {
+        let window = self.policy.window;
+        if self.policy.settings.reserve_tokens.is_some() {
+            return usual;
+        }
+        let left = window.saturating_sub(self.expect_tokens(self.find_so_far(end).fixed));
+        usual.min((left / 2).max(window / LEAST_RESERVE_PART))
+    }
+
+    fn find_so_far(&self, end: usize) -> SoFar {
+        let last = end.checked_sub(1).and_then(|last| self.so_far.get(last));
+        last.copied().unwrap_or_default()
+    }
+
+    fn expect_tokens(&self, raw: u32) -> u32 {
+        (f64::from(raw) * self.past.calibration.slope()) as u32
     }
 
     const fn open_if_ignored(&self, budget: Budget) -> Budget {
@@ -150,10 +193,7 @@ impl<'a> SessionBudgets<'a> {
 
     /// Tokens of the largest answer before message `end`, about.
     fn largest_answer(&self, end: usize) -> u32 {
-        let said = end
-            .checked_sub(1)
-            .and_then(|last| self.largest_answers.get(last));
-        (f64::from(said.copied().unwrap_or(0)) * self.past.calibration.slope()) as u32
+        self.expect_tokens(self.find_so_far(end).largest_answer)
     }
 
     /// The budget that clearing goes by: the same for all requests of a session, however long its answers are.
@@ -174,15 +214,21 @@ impl<'a> SessionBudgets<'a> {
     /// The plausible answer length of the request that ended before message `end`. Its cap is lowered below that
     /// only where nothing more can be cut.
     fn expected_cap(&self, end: usize) -> u32 {
-        let Some(cap) = self.cap else {
-            return self.as_asked.reserve;
-        };
-        let largest = self.largest_answer(end);
-        cap.expected
-            .max(self.learnt_reserve(largest))
-            .min(self.policy.window / 2)
-            .max(cap.least)
-            .min(cap.asked)
+        match (self.cap, self.usual_cap(end)) {
+            (Some(cap), Some(usual)) => {
+                let held = self.hold_reserve(end, usual);
+                held.max(cap.least).min(usual)
+            }
+            _ => self.as_asked.reserve,
+        }
+    }
+
+    /// The same where system messages and tools leave room enough; `None` without a lowerable cap.
+    fn usual_cap(&self, end: usize) -> Option<u32> {
+        let cap = self.cap?;
+        let learnt = self.learnt_reserve(self.largest_answer(end));
+        let expected = cap.expected.max(learnt).min(self.policy.window / 2);
+        Some(expected.max(cap.least).min(cap.asked))
     }
 
     /// The cap that goes out with a prompt of `raw` tokens, of which the provider has not counted `added` yet.
@@ -210,7 +256,7 @@ impl<'a> SessionBudgets<'a> {
         if fits(asked, budget::MARGIN) {
             return send(asked);
         }
-        let expected = self.expected_cap(self.largest_answers.len());
+        let expected = self.expected_cap(self.so_far.len());
         let (lowest, margin) = if fits(expected, budget::MARGIN) {
             match calibration.is_counted() {
                 true => (expected, MARGIN_COUNTED),
@@ -239,16 +285,6 @@ impl<'a> SessionBudgets<'a> {
         let more = estimate::find_last_fit(most, |more| fits(lowest + more as u32, margin));
         send(lowest + more as u32)
     }
-}
-
-/// The budget of a request in its session, where its answer cap is lowered before the history is cut.
-pub fn session_budget(
-    conversation: &Conversation,
-    policy: &Policy<'_>,
-    past: &PastAnswers,
-) -> Budget {
-    let tokens = estimate::estimate_messages(conversation, &policy.token_weights());
-    SessionBudgets::new(conversation, policy, past, &tokens).current_budget()
 }
 
 impl LowerableCap {
@@ -309,7 +345,9 @@ mod tests {
             history: answers,
             ..PastAnswers::default()
         };
-        session_budget(&conversation, &policy, &past).reserve
+        let tokens = estimate::estimate_messages(&conversation, &policy.token_weights());
+        let budgets = SessionBudgets::new(&conversation, &policy, &past, &tokens, 0);
+        budgets.current_budget().reserve
     }
 
     const LONG: &str = r#","max_tokens":30000"#;

@@ -19,6 +19,8 @@ pub struct Budget {
     /// Kept free for the answer; 0 where the profile counts answers apart from the window. Where the request's
     /// answer cap may be lowered, this is the expected answer length.
     pub reserve: u32,
+    /// What the reserve is short of, since system messages and tools leave little of the window.
+    pub reserve_given_up: u32,
     /// The largest prompt.
     pub tokens: u32,
     /// The window is only guessed, and nothing else limits the prompt: shares go by `tokens`, but no cut does.
@@ -26,6 +28,15 @@ pub struct Budget {
 }
 
 impl Budget {
+    /// The same, of which the usual reserve is known.
+    pub(in crate::guard) fn told_of(self, usual: u32) -> Self {
+        let most = self.window / 2;
+        Self {
+            reserve_given_up: usual.min(most).saturating_sub(self.reserve),
+            ..self
+        }
+    }
+
     /// The largest prompt that is not cut.
     pub const fn uncut_tokens(&self) -> u32 {
         match self.is_open {
@@ -68,6 +79,7 @@ pub(in crate::guard) fn budget_with_reserve(reserve: u32, policy: &Policy<'_>) -
     Budget {
         window,
         reserve,
+        reserve_given_up: 0,
         tokens: policy.settings.limit_prompt(room, policy.input_limit),
         is_open,
     }

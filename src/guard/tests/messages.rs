@@ -18,7 +18,7 @@ use crate::{
     support::{
         annotate_randomly, any_settings,
         generate_messages::any_messages,
-        guard_properties::{MESSAGES, WINDOWS, settings},
+        guard_properties::{MESSAGES, MESSAGES_WITH_TOOLS, WINDOWS, settings},
         strict,
     },
 };
@@ -50,6 +50,11 @@ proptest! {
     #[test]
     fn every_plan_keeps_the_invariants(case in any_messages(12), window in prop::sample::select(&WINDOWS[..]), profile in any_profile()) {
         MESSAGES.check(&case.body, window, profile);
+    }
+
+    #[test]
+    fn every_plan_keeps_the_invariants_with_long_tools(case in any_messages(12), window in any_window(), profile in any_profile()) {
+        MESSAGES_WITH_TOOLS.check(&case.body, window, profile);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::{
     support::{
         annotate_randomly, any_settings,
         generate_responses::any_responses,
-        guard_properties::{RESPONSES, WINDOWS, settings},
+        guard_properties::{RESPONSES, RESPONSES_WITH_TOOLS, WINDOWS, settings},
         made::make_course,
         plans::{apply_plan, make_policy},
         strict,
@@ -40,6 +40,16 @@ proptest! {
     #[test]
     fn every_plan_keeps_the_invariants(case in any_responses(12), window in prop::sample::select(&WINDOWS[..]), profile in any_profile()) {
         RESPONSES.check(&case.body, window, profile);
+    }
+
+    #[test]
+    fn every_plan_keeps_the_invariants_with_long_tools(case in any_responses(12), window in any_window(), profile in any_profile()) {
+        RESPONSES_WITH_TOOLS.check(&case.body, window, profile);
+    }
+
+    #[test]
+    fn tools_get_shorter_once_and_with_any_state(case in any_responses(8), window in any_window(), profile in any_profile()) {
+        RESPONSES_WITH_TOOLS.grow(&case.session(), window, profile, &settings(), None);
     }
 
     #[test]

@@ -4,19 +4,19 @@ use bytes::Bytes;
 
 use crate::{
     config::{
-        Config, ModelConfig, RecoveryConfig,
+        Config, ModelConfig, RecallMode, RecoveryConfig,
         profile::{PROFILES, Profile, find_profile},
         tokens::{TokenRule, find_token_rule},
     },
     conversation::Conversation,
     guard::{
-        self, PastAnswers, Policy,
+        self, Policy, SessionKnowledge,
         budget::default_budget,
         explain::{ExplainedModel, PlanExplanation, explain_plan},
     },
     health::limits::{HealthLimits, choose_health_limits},
     provider::{Target, Window, WindowSource},
-    recovery::RecoveryHold,
+    recovery::{RecoveryHold, has_little_room},
 };
 
 /// The profile of unknown providers; every provider accepts what it accepts.
@@ -72,10 +72,10 @@ pub fn explain_model(
     policy: &Policy<'_>,
     conversation: Option<&Conversation>,
 ) -> ExplainedModel {
-    let past = PastAnswers::default();
+    let nothing_known = SessionKnowledge::default();
     let budget = conversation.map_or_else(
         || default_budget(policy),
-        |conversation| guard::session_budget(conversation, policy, &past),
+        |conversation| guard::session_budget(conversation, policy, &nothing_known),
     );
     let nothing_set = ModelConfig::default();
     let settings = target.map_or(&nothing_set, |target| &target.settings);
@@ -105,6 +105,9 @@ pub fn explain_request(
     let window = explained.window.tokens;
     let hold = RecoveryHold::of_chat(conversation, window, recovery.chats);
     let hold = hold.or_else(|| RecoveryHold::of_fixed_part(&report, window, &limits));
+    let has_tools = conversation.lists_tools() && policy.settings.recall == RecallMode::Auto;
+    explained.recall_held = (has_tools && has_little_room(&report, window))
+        .then_some("what must stay leaves less than a third of the window, or than 3000 tokens");
     explained.recovery_held = hold.filter(|_| recovery.enabled).map(|it| it.to_string());
     (fitted, explained)
 }

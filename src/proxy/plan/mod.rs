@@ -367,6 +367,7 @@ fn recovery_rules<'a>(session: &'a SessionContext, target: &Target) -> RecoveryR
             && session.repeated.is_none(),
         timing: PromptTiming::WhenDue,
         hold: None,
+        holds_recall: false,
     }
 }
 
@@ -377,7 +378,7 @@ fn level_limits(
     target: &Target,
     knowledge: &SessionKnowledge,
 ) -> HealthLimits {
-    let budget = guard::session_budget(conversation, policy, &knowledge.past_answers()).tokens;
+    let budget = guard::session_budget(conversation, policy, knowledge).tokens;
     target.compute_limits(policy.settings, Some(budget))
 }
 

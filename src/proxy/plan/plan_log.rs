@@ -31,7 +31,7 @@ pub fn log_plan(session: SessionId, planned: &PlannedRequest) {
         }
         if let Some(hold) = planned.recovery.new_hold() {
             let what = match hold.holds_all() {
-                true => "no prompts, new reminder tools or courses",
+                true => "no prompts, new tools or courses",
                 false => "no caution prompts",
             };
             let action = format!("{hold}: {what}");
@@ -64,6 +64,13 @@ pub fn log_cuts(session: SessionId, planned: &PlannedRequest) {
     let more = cuts.count();
     if more > 0 {
         tracing::warn!(%session, more, "{more} more results and calls were truncated");
+    }
+    if let Some(short) = report.short_tools.filter(|short| short.new) {
+        let (tools, tokens) = (short.tools, short.tokens);
+        tracing::warn!(
+            %session, tools, estimated_tokens = tokens, budget_tokens = report.budget.tokens,
+            "tool definitions were shortened: {tools} tools, about {tokens} tokens in all"
+        );
     }
     if let Some(cleared) = report.cleared.as_ref().filter(|cleared| cleared.new) {
         let (results, inputs, media) = (cleared.results, cleared.inputs, cleared.media);

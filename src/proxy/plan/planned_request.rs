@@ -188,6 +188,9 @@ impl PlannedRequest {
             .client_edits
             .map(|edits| format!("client-edited={edits}"));
         words.extend(edits);
+        if self.recovery.holds_recall && self.plan.report.is_cut() {
+            words.push("no-recall".to_owned());
+        }
         words.extend(self.recovery.action_words());
         words.extend(self.compaction.list_actions().map(str::to_owned));
         let refits = self.refits + self.size_refits;

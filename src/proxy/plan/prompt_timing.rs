@@ -9,7 +9,7 @@ use crate::{
         FollowedConversation,
         recovery_step::{PromptTiming, RecoveryRules},
     },
-    recovery::{RecoveryAction, RecoveryHold},
+    recovery::{RecoveryAction, RecoveryHold, has_little_room},
 };
 
 /// Generations whose growth tells how large the next step may be.
@@ -32,9 +32,11 @@ pub(super) fn revise_rules<'a>(
         true => PromptTiming::Waits,
         false => PromptTiming::WhenDue,
     };
-    (waits || hold.is_some()).then_some(RecoveryRules {
+    let holds_recall = planned.recovery.offers_first_recall() && has_little_room(report, window);
+    (waits || hold.is_some() || holds_recall).then_some(RecoveryRules {
         timing,
         hold,
+        holds_recall,
         ..rules
     })
 }

@@ -44,6 +44,8 @@ pub struct RecoveryRules<'a> {
     pub timing: PromptTiming,
     /// Set when a plan has shown that the request's fixed part is beyond a level; `None` for the first plan.
     pub hold: Option<RecoveryHold>,
+    /// The same for the tool `recall`, where the session has not had it.
+    pub holds_recall: bool,
 }
 
 /// Which prompt may go with a request.
@@ -88,6 +90,8 @@ pub struct RecoveryStep {
     /// The store could not keep what was last to be stored.
     may_be_lost: bool,
     injected: Option<RecoveryAction>,
+    /// The tool `recall` is not added, for lack of room.
+    pub holds_recall: bool,
     tight_chars: Option<usize>,
     events: GenerationEvents,
     /// The position of this request's answer among the messages.
@@ -193,6 +197,7 @@ impl RecoveryStep {
             place: inherited.lineage.messages,
             rounds: 0,
             max_rounds: settings.max_rounds,
+            holds_recall: false,
             billed: BilledTokens::default(),
         }
     }
@@ -207,11 +212,13 @@ impl RecoveryStep {
         due: Option<RecoveryAction>,
     ) {
         let guard = policy.settings;
+        let recalls = guard.recall == RecallMode::Auto && guard.enabled && mode != GuardMode::Off;
+        self.holds_recall = recalls && rules.holds_recall;
         let profile = *self.prompt_profile(policy.profile);
         let profile = self.format.refine_profile(profile);
         let offer_rules = OfferRules {
             recovery: rules.settings,
-            recalls: guard.recall == RecallMode::Auto && guard.enabled && mode != GuardMode::Off,
+            recalls: recalls && !rules.holds_recall,
             prompt_is_due: due.is_some_and(|due| due != RecoveryAction::Course),
             may_begin: self.may_begin,
             waits_for_cut: policy.profile.past_reasoning == PastReasoning::Refused,
@@ -247,6 +254,11 @@ impl RecoveryStep {
     /// The prompt or the course that is new with this request.
     pub const fn injected(&self) -> Option<RecoveryAction> {
         self.injected
+    }
+
+    /// Whether a cut of this request brings the tool `recall` for the first time.
+    pub fn offers_first_recall(&self) -> bool {
+        self.offer.can_recall() && !self.inherited.tools.has_recall()
     }
 
     /// Whether prompts and new courses may begin with this request.

@@ -162,7 +162,10 @@ async fn lessons_return_with_a_provider_that_is_configured_again() {
     one.refuse(16_000);
     one.publish().await;
     other.pull().await;
-    other.registry.learnt.forget_lessons(&other.endpoint(), None);
+    other
+        .registry
+        .learnt
+        .forget_lessons(&other.endpoint(), None);
     assert!(!other.pull().await);
     other.replica_sync.pull_again();
     assert!(other.pull().await);

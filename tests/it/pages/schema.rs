@@ -2,8 +2,8 @@
 
 use std::{fs, process::Command};
 
-use boon::{Compiler, SchemaIndex, Schemas};
 use figment::providers::{Format, Toml};
+use jsonschema::{Draft, Validator};
 use serde_json::Value;
 
 use super::{documents, read, root};
@@ -18,25 +18,28 @@ fn printed() -> String {
 }
 
 /// The schema, which is valid itself.
-struct Checker(Schemas, SchemaIndex);
+struct Checker(Validator);
 
 impl Checker {
     fn new() -> Self {
-        let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
-        let place = "http://plimsoll.invalid/schema.json";
         let schema = serde_json::from_str(&printed()).unwrap();
-        compiler.add_resource(place, schema).unwrap();
-        let compiled = compiler.compile(place, &mut schemas);
-        let index = compiled.unwrap_or_else(|error| panic!("{error:#}"));
-        Self(schemas, index)
+        let options = jsonschema::options().with_draft(Draft::Draft202012);
+        Self(options.build(&schema).expect("a schema"))
     }
 
-    /// What is wrong with a settings file.
+    /// What is wrong with a settings file: each fault with its place.
     fn check(&self, text: &str) -> Result<(), String> {
         let settings: Value =
             Toml::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
-        let checked = self.0.validate(&settings, self.1);
-        checked.map_err(|error| format!("{error:#}"))
+        let faults = self.0.iter_errors(&settings);
+        let faults: Vec<String> = faults
+            .map(|fault| format!("{}: {fault}", fault.instance_path()))
+            .collect();
+        if faults.is_empty() {
+            Ok(())
+        } else {
+            Err(faults.join("\n"))
+        }
     }
 }
 

@@ -13,7 +13,9 @@ use std::collections::BTreeSet;
 use super::{
     generate::GeneratedCase,
     plans::{apply_plan, assert_untouched, guard_again, make_policy},
-    strict, without_annotations,
+    strict,
+    wide_tools::with_wide_tools,
+    without_annotations,
 };
 use bytes::Bytes;
 use plimsoll::{
@@ -42,6 +44,36 @@ pub(crate) const CHAT: WireFormat = WireFormat {
     format: Format::Chat,
     from_chat: <[u8]>::to_vec,
     broken_rules: strict::find_broken_rules,
+};
+
+/// Eight tools more, which take much of a small window.
+fn widen(format: Format, body: &[u8]) -> Vec<u8> {
+    with_wide_tools(format, body, 3, 8)
+}
+
+pub(crate) const CHAT_WITH_TOOLS: WireFormat = WireFormat {
+    from_chat: |chat| widen(Format::Chat, chat),
+    broken_rules: |before, after, profile| {
+        strict::find_broken_rules(&widen(Format::Chat, before), after, profile)
+    },
+    ..CHAT
+};
+
+pub(crate) const MESSAGES_WITH_TOOLS: WireFormat = WireFormat {
+    from_chat: |body| widen(Format::Messages, body),
+    broken_rules: |before, after, _| {
+        strict::messages::find_broken_rules(&widen(Format::Messages, before), after)
+    },
+    ..MESSAGES
+};
+
+pub(crate) const RESPONSES_WITH_TOOLS: WireFormat = WireFormat {
+    from_chat: |body| widen(Format::Responses, body),
+    broken_rules: |before, after, profile| {
+        let before = widen(Format::Responses, before);
+        strict::responses::find_broken_rules(&before, after, profile.pairs_apart)
+    },
+    ..RESPONSES
 };
 
 /// Conversations are generated in this format, and not translated.

@@ -40,6 +40,7 @@ pub(crate) mod strict;
 pub(crate) mod threads;
 pub(crate) mod translate_chat;
 pub(crate) mod tunnel;
+pub(crate) mod wide_tools;
 
 pub(crate) use self::{
     agent::*, balancer::*, client::*, collector::*, messages_agent::*, model::*, process::*,

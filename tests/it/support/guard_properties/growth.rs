@@ -49,6 +49,8 @@ impl WireFormat {
         let mut last: Vec<Vec<u8>> = Vec::new();
         let mut last_plan: Option<Plan> = None;
         let (mut cuts, mut sent) = (0, 0);
+        let mut known_tools: Option<Bytes> = None;
+        let mut shortenings = 0;
         for body in session.steps() {
             let mut conversation = self.read(&body);
             if let Some(seed) = notes {
@@ -89,6 +91,19 @@ impl WireFormat {
             let more = cleared.map_or(&[][..], |cleared| &cleared.messages);
             let more: Vec<_> = more.iter().filter(|at| known.insert(**at)).collect();
             assert_eq!(clears, !more.is_empty(), "a clear is told when it is made");
+            let tools = self
+                .index(out.clone())
+                .find_field("tools")
+                .map(|it| it.value);
+            let tools = tools.map(|list| out.slice(list.range()));
+            let shortens_tools = with.report.short_tools.is_some_and(|it| it.new);
+            assert!(
+                shortens_tools || known_tools.is_none() || known_tools == tools,
+                "tools changed without a word"
+            );
+            known_tools = tools;
+            shortenings += usize::from(shortens_tools);
+            assert!(shortenings < 2, "tools are shortened once");
             let left_out = with.report.texts.cut;
             // Thinking may be all that a cut leaves out.
             let thinking = last_plan

@@ -7,6 +7,7 @@ use super::{
     super::parse,
     Violation, ViolationReport,
     summaries::{check_summaries, compare_summaries},
+    tools::strip_client_tools,
     version::{NEW_VERSION, find_refused_by_version},
 };
 
@@ -51,7 +52,7 @@ pub(crate) fn find_broken_rules(before: &[u8], after: &[u8]) -> Vec<Violation> {
             "tools" => after[key].as_array().is_some_and(|tools| {
                 value
                     .as_array()
-                    .is_some_and(|before| tools.starts_with(before))
+                    .is_some_and(|before| strip_client_tools(before, tools).is_some())
             }),
             "max_tokens" => after[key].as_f64() <= value.as_f64(),
             _ => after[key] == *value,

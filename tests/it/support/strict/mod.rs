@@ -87,7 +87,7 @@ fn leaves_empty_tools(before: &Value, after: &Value) -> bool {
     is_empty(after) && !is_empty(before)
 }
 
-/// Whether the client's tools are as they were; tools of the proxy may follow them.
+/// Whether the client's tools are as they were, perhaps shorter; tools of the proxy may follow them.
 fn keeps_tools(before: Option<&Value>, after: Option<&Value>) -> bool {
     let (Some(Value::Array(before)), Some(Value::Array(after))) = (before, after) else {
         return before == after;
@@ -96,7 +96,7 @@ fn keeps_tools(before: Option<&Value>, after: Option<&Value>) -> bool {
         let name = tool["function"]["name"].as_str().or(tool["name"].as_str());
         name.is_some_and(|name| OUR_TOOLS.contains(&name))
     };
-    after.starts_with(before) && after[before.len()..].iter().all(is_ours)
+    strip_client_tools(before, after).is_some_and(|added| added.iter().all(is_ours))
 }
 
 /// Rule 14: what the model demands of each answer, by its row of the table. Only requests as they go out have it.
@@ -311,4 +311,7 @@ pub(crate) mod responses;
 mod summaries;
 #[cfg(test)]
 mod tests;
+mod tools;
 pub(crate) mod version;
+
+pub(crate) use tools::strip_client_tools;

@@ -3,7 +3,11 @@
 
 use serde_json::Value;
 
-use super::{super::parse, OUR_TOOLS, Violation, ViolationReport};
+use super::{
+    super::parse,
+    OUR_TOOLS, Violation, ViolationReport,
+    tools::{keeps_entry, strip_client_tools},
+};
 
 /// Entries of this type may have none.
 const MESSAGE: &str = "message";
@@ -75,7 +79,7 @@ pub(crate) fn find_broken_rules(before: &[u8], after: &[u8], pairs_apart: bool) 
                 let (before, after) = (value.as_array(), after[key].as_array());
                 before
                     .zip(after)
-                    .is_some_and(|(before, after)| after.starts_with(before))
+                    .is_some_and(|(before, after)| strip_client_tools(before, after).is_some())
             }
             "max_output_tokens" => after[key].as_f64() <= value.as_f64(),
             _ => after[key] == *value,
@@ -91,7 +95,9 @@ pub(crate) fn find_broken_rules(before: &[u8], after: &[u8], pairs_apart: bool) 
             .cloned()
             .collect()
     };
-    if of_kinds(&before, &PINNED) != of_kinds(&after, &PINNED) {
+    let (pinned, sent) = (of_kinds(&before, &PINNED), of_kinds(&after, &PINNED));
+    let mut pairs = pinned.iter().zip(&sent);
+    if pinned.len() != sent.len() || !pairs.all(|(was, now)| keeps_entry(was, now)) {
         report.add(12, 0, "an entry that stays changed or went");
     }
     let fixed = [&SERVED[..], &["reasoning", "program", "program_output"]].concat();
