@@ -35,6 +35,7 @@ fn json_keeps_comments_commas_and_indents() {
          \t\t\"ANTHROPIC_BASE_URL\": \"http://127.0.0.1:1876\",\n\t\t\"ANTHROPIC_MODEL\": \"local/a\",\n\
          \t\t\"ANTHROPIC_DEFAULT_HAIKU_MODEL\": \"local/a\",\n\
          \t\t\"CLAUDE_CODE_MAX_CONTEXT_TOKENS\": \"32000\",\n\
+         \t\t\"CLAUDE_CODE_AUTO_COMPACT_WINDOW\": \"32000\",\n\
          \t\t\"CLAUDE_CODE_GATEWAY_HINT_HEADERS\": \"1\",\n\t},\n}",
     );
 }
