@@ -96,7 +96,6 @@ pub(in crate::cli) enum FileFormat {
 
 /// How `plimsoll run` starts a client.
 #[derive(Debug)]
-#[allow(dead_code, reason = "the command that uses it follows")]
 pub(in crate::cli) struct RunSetup {
     pub(in crate::cli) variables: &'static [RunVariable],
     /// Before the user's own.
@@ -107,7 +106,6 @@ pub(in crate::cli) struct RunSetup {
 
 /// A variable of a client's environment.
 #[derive(Debug)]
-#[allow(dead_code, reason = "the command that uses it follows")]
 pub(in crate::cli) struct RunVariable {
     pub(in crate::cli) name: &'static str,
     pub(in crate::cli) value: &'static str,

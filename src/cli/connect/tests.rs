@@ -131,8 +131,10 @@ fn a_client_is_told_address_models_windows_and_trap() {
         "{shown}"
     );
     assert!(shown.contains("\"context\": 1000000"), "{shown}");
-    let (_, error) = home.run("connect opencode --model nobody/has-it");
-    assert!(error.unwrap().starts_with("nobody/has-it: "));
+    // Only the built-in provider, which serves no other names.
+    home.put("settings.toml", "[server]\nknown_providers = false\n");
+    let (_, error) = home.run("connect opencode --model gpt-4o");
+    assert!(error.unwrap().starts_with("gpt-4o: "));
     let (_, error) = home.run("connect emacs");
     assert!(
         error

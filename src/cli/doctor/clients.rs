@@ -1,12 +1,6 @@
 //! Where the clients of this user point: by their variables, and by the base URLs in their files.
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    sync::LazyLock,
-};
+use std::{collections::BTreeSet, fs, net::SocketAddr, path::Path, sync::LazyLock};
 
 use regex::Regex;
 use reqwest::Url;
@@ -16,29 +10,11 @@ use super::{
     machine::{Listener, find_listener},
 };
 use crate::{
-    cli::find_reachable,
+    cli::{clients::list_clients, find_reachable},
     config::{Config, Environment},
 };
 
 const MAX_FILE_BYTES: u64 = 1 << 20;
-
-/// Files of clients' settings: whose, the variable that names its folder, that folder below the home directory otherwise,
-/// and the name.
-const FILES: [[&str; 4]; 8] = [
-    [
-        "Claude Code",
-        "CLAUDE_CONFIG_DIR",
-        ".claude",
-        "settings.json",
-    ],
-    ["Codex", "CODEX_HOME", ".codex", "config.toml"],
-    ["opencode", "", ".config/opencode", "opencode.json"],
-    ["Continue", "", ".continue", "config.yaml"],
-    ["Zed", "", ".config/zed", "settings.json"],
-    ["aider", "", "", ".aider.conf.yml"],
-    ["pi", "", ".pi/agent", "models.json"],
-    ["goose", "", ".config/goose", "config.yaml"],
-];
 
 const VARIABLES: [&str; 3] = ["ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "OPENAI_API_BASE"];
 
@@ -95,16 +71,13 @@ fn find_base_urls(environment: &Environment) -> BTreeSet<(&'static str, String, 
         let url = environment.get_variable(name)?.to_owned();
         Some(("environment", name.to_owned(), url))
     });
-    let home = environment
-        .get_variable("HOME")
-        .or_else(|| environment.get_variable("USERPROFILE"));
-    let files = FILES
-        .into_iter()
-        .filter_map(|[client, variable, folder, name]| {
-            let named = environment.get_variable(variable).map(PathBuf::from);
-            let folder = named.or_else(|| Some(Path::new(home?).join(folder)))?;
-            Some((client, folder.join(name)))
-        });
+    let files = list_clients().flat_map(|client| {
+        let found = client
+            .files
+            .iter()
+            .filter_map(|file| file.find(environment));
+        found.map(|path| (client.title, path))
+    });
     let in_files = files.flat_map(|(client, path)| {
         let shown = path.display().to_string();
         read_base_urls(&path)

@@ -140,7 +140,8 @@ fn each_format_has_its_schemas_and_descriptions() {
             r#"[{{"type":"namespace","name":"n","description":"{text}","tools":[{{"type":"function","name":"f","description":"{text}","parameters":{schema}}}]}},{{"type":"custom","name":"g","description":"{text}","format":{{"type":"grammar","definition":"A. B. C."}}}},{{"type":"mcp","server_label":"s","server_description":"{long}"}}]"#
         )
     };
-    let forms: [(Format, &dyn Fn(&str, &str) -> String, usize); 3] = [
+    type WriteTools<'a> = &'a dyn Fn(&str, &str) -> String;
+    let forms: [(Format, WriteTools<'_>, usize); 3] = [
         (Format::Chat, &chat, 1),
         (Format::Messages, &messages, 1),
         (Format::Responses, &responses, 3),

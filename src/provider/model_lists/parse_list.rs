@@ -180,12 +180,12 @@ fn find_more(entries: &[Value]) -> Option<&'static str> {
 /// the model has less. Slots share it evenly, unless they share one cache.
 fn read_window_of_args(args: &[&str]) -> Option<u32> {
     let find = |names: &[&str]| {
-        let values = args.iter().enumerate().filter_map(|(at, arg)| {
+        let mut values = args.iter().enumerate().filter_map(|(at, arg)| {
             let (name, value) = arg.split_once('=').unzip();
             let is_asked = names.contains(&name.unwrap_or(arg));
             is_asked.then(|| value.or_else(|| args.get(at + 1).copied()))?
         });
-        values.last()?.parse::<u32>().ok()
+        values.next_back()?.parse::<u32>().ok()
     };
     let window = find(&["-c", "--ctx-size", "--max-model-len"])?;
     let slots = find(&["-np", "--parallel"]).unwrap_or(1).max(1);
