@@ -188,13 +188,21 @@ async fn check_sessions(sessions: impl Iterator<Item = DrawnSession>, kept: Kept
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn generated_sessions_keep_their_reasoning() {
-    check_sessions(seeds(2_000).map(DrawnSession::new), KeptState::Always).await;
+    check_sessions(
+        seeds(2_000).map(|seed| DrawnSession::new(seed, false)),
+        KeptState::Always,
+    )
+    .await;
 }
 
 /// Also in the midst of a turn with rounds of the proxy, whose echo cannot be split any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_that_lose_their_state_are_healed() {
-    check_sessions(seeds(150).map(DrawnSession::new), KeptState::Loses).await;
+    check_sessions(
+        seeds(150).map(|seed| DrawnSession::new(seed, false)),
+        KeptState::Loses,
+    )
+    .await;
 }
 
 /// At accounts with the check, and at older ones, where it only tells what is stale.

@@ -369,7 +369,7 @@ fn a_request_too_large_only_by_injections_is_distinguished() {
     for (words, alone, with_ours) in [
         (200, false, false),
         (1_300, false, true),
-        (2_000, true, true),
+        (2_500, true, true),
     ] {
         let system = message_by("system", &"word ".repeat(words));
         let mut messages = vec![system, message_by("user", "the task")];

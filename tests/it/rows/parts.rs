@@ -66,7 +66,10 @@ async fn row_004_1_priorities() {
             0 => "none".to_owned(),
             left_out => format!("left-out={left_out}"),
         };
-        assert_eq!(header(&got, "actions"), actions);
+        // Long system text may leave little for the answer, which is said beside it.
+        let said = header(&got, "actions");
+        let said = said.split(", ").find(|it| !it.starts_with("reserve="));
+        assert_eq!(said.unwrap_or("none"), actions);
         stages.push(counts);
     }
     assert_eq!(stages[0], [0; 4], "nothing goes while it fits");

@@ -101,7 +101,9 @@ pub(crate) struct DrawnSession {
 }
 
 impl DrawnSession {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// `has_events`: the client and the provider may do what few do: clear by calls, lead with the system prompt, repeat requests,
+    /// and summarise at the provider.
+    pub(crate) fn new(seed: u64, has_events: bool) -> Self {
         let mut random = Random::for_part(seed, 1);
         let api = random.weighted(&[
             (50, BoundApi::Messages),
@@ -131,7 +133,7 @@ impl DrawnSession {
         let requests = random.sample_quantiles(&[(0, 20), (700, 35), (1_000, 60)]);
         let mut events = Random::for_part(seed, 4);
         let is_messages = api == BoundApi::Messages;
-        let clears = is_messages && events.chance(20);
+        let clears = has_events && is_messages && events.chance(20);
         account.order_fault = events.weighted(&[
             (80, None),
             (10, Some("compaction_unavailable")),
@@ -145,10 +147,11 @@ impl DrawnSession {
             profile: find_profile(profile).unwrap(),
             requests,
             clears_from: clears.then(|| events.between(5, requests / 2)),
-            leads_with_system: api == BoundApi::Responses && events.chance(40),
+            leads_with_system: has_events && api == BoundApi::Responses && events.chance(40),
             // Its budget of thinking is above every such cap.
-            repeats: events.weighted(&[(70, 0), (30, 25)]) * u32::from(!model.thinks_first),
-            summary_maker: if events.chance(40) {
+            repeats: events.weighted(&[(70, 0), (30, 25)])
+                * u32::from(has_events && !model.thinks_first),
+            summary_maker: if has_events && events.chance(40) {
                 SummaryMaker::Provider
             } else {
                 SummaryMaker::Proxy
@@ -190,7 +193,7 @@ impl DrawnSession {
             leads_with_system: false,
             repeats: 0,
             summary_maker: SummaryMaker::Proxy,
-            ..Self::new(seed)
+            ..Self::new(seed, false)
         }
     }
 

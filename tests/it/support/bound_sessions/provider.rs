@@ -158,6 +158,8 @@ impl Reply<'_> {
         let forgotten = verdict.list_forgotten().map(count_bytes);
         let forgotten = forgotten.sum::<usize>();
         let mut read = body.clone();
+        // No part of a prompt.
+        read["prompt_cache_options"] = Value::Null;
         let applied = server_edits::clear_by_calls(&mut read, |bytes| bytes / 3);
         let cleared = applied.iter().map(|it| it["cleared_input_tokens"].as_u64());
         self.log.cleared += cleared.map(Option::unwrap_or_default).sum::<u64>() as usize;
