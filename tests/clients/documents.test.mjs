@@ -58,7 +58,7 @@ for (const { heading, code } of examples) {
 
 test("pi", limit, async (context) => {
   const settings = blocks("json").find(({ heading }) => heading === "pi").code.replaceAll(ADDRESS, proxy.url);
-  const [, model] = /`--model ([^`]+)`/.exec(page);
+  const [, model] = /Start it with `--model ([^`]+)`/.exec(page);
   const home = await mkdtemp(join(tmpdir(), "plimsoll-pi-"));
   context.after(() => rm(home, { recursive: true, force: true }));
   await writeFile(join(home, "models.json"), settings);
