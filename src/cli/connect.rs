@@ -191,9 +191,9 @@ fn set_up(
     out: &mut impl Write,
 ) -> Result<(), String> {
     let now = read_file(&file.path)?;
-    let earlier = record.find(&file.path);
+    let earlier = record.find(&file.path).cloned();
     // What was written before gives way, as if it had never been.
-    let before = match earlier {
+    let before = match &earlier {
         Some(earlier) => earlier.undo(now.as_deref())?.text,
         None => now.clone(),
     };
@@ -212,7 +212,7 @@ fn set_up(
                 .header(&shown.to_string(), &shown.to_string())
         )
     } else {
-        let folders = earlier.map(|earlier| earlier.folders.clone());
+        let folders = earlier.as_ref().map(|earlier| earlier.folders.clone());
         let written = Written {
             path: file.path.clone(),
             format: file.format,
@@ -222,10 +222,22 @@ fn set_up(
             folders: folders.unwrap_or_else(|| list_missing_folders(&file.path)),
         };
         let copy = record.add(written)?;
-        if read_file(&file.path)? != now {
-            return Err("it was changed meanwhile; try again".to_owned());
+        let is_same = || Ok(read_file(&file.path)? == now);
+        let done = is_same().and_then(|is_same| {
+            if is_same {
+                write_file(&file.path, &after)
+            } else {
+                Err("it was changed meanwhile; try again".to_owned())
+            }
+        });
+        if let Err(why) = done {
+            // What the record had still stands in the file.
+            match earlier {
+                Some(earlier) => drop(record.add(earlier)?),
+                None => record.forget(&file.path)?,
+            }
+            return Err(why);
         }
-        write_file(&file.path, &after)?;
         let copy = copy.map(|copy| format!("; a copy of it as it was is {}", copy.display()));
         format!("\nwrote {shown}{}\n", copy.unwrap_or_default())
     };
@@ -274,6 +286,10 @@ fn restore(file: &Written, record: &mut Record) -> Result<String, String> {
         |why| format!("it was changed since, and {why}; take out by hand what was written");
     let undone = file.undo(now.as_deref()).map_err(by_hand)?;
     match (&undone.text, &now) {
+        // The client, or a home that is not there, has lost what the copy still has.
+        (_, None) if file.before.is_some() => {
+            write_file(&file.path, file.before.as_deref().unwrap_or_default())?;
+        }
         (Some(text), _) if undone.text != now => write_file(&file.path, text)?,
         (None, Some(_)) => {
             let gone = std::fs::remove_file(&file.path);
@@ -287,6 +303,7 @@ fn restore(file: &Written, record: &mut Record) -> Result<String, String> {
     }
     record.forget(&file.path)?;
     let what = match (&undone.text, &now) {
+        (_, None) if file.before.is_some() => "it was gone: as it was before, byte for byte",
         (_, None) => "it is gone; nothing to undo",
         (None, _) => "removed, since there was none before",
         (Some(_), _) if undone.is_exact => "as it was before, byte for byte",

@@ -1,8 +1,8 @@
 //! The file by which a running proxy is found in its data directory: [`ProxyFile`] writes it, `plimsoll run` reads it.
 
 use std::{
-    fs,
-    io::{self, Write as _},
+    fs::{self, File},
+    io::{self, Read as _, Write as _},
     net::SocketAddr,
     path::{Path, PathBuf},
 };
@@ -41,10 +41,38 @@ impl RunningProxy {
     /// The proxy that the data directory names. It may have ended: only a lease tells.
     pub(super) fn read(data_dir: &Path) -> Option<Self> {
         let path = data_dir.join(FILE_NAME);
+        let file = open_own(&path).ok()?;
         // Half a file, or one of another release, is as good as none.
-        let is_small = fs::metadata(&path).ok()?.len() <= MAX_FILE_BYTES;
-        serde_json::from_slice(&fs::read(path).ok().filter(|_| is_small)?).ok()
+        let mut text = Vec::new();
+        file.take(MAX_FILE_BYTES).read_to_end(&mut text).ok()?;
+        serde_json::from_slice(&text).ok()
     }
+}
+
+/// Opens a file that only this user can have written.
+///
+/// SECURITY: in a folder that others can write to, another user's file would name that user's listener.
+fn open_own(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true);
+    #[cfg(unix)]
+    {
+        use rustix::fs::OFlags;
+        use std::os::unix::fs::OpenOptionsExt as _;
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        options.custom_flags(flags.bits().cast_signed());
+    }
+    let file = options.open(path)?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt as _;
+        let found = file.metadata()?;
+        let is_own = found.uid() == rustix::process::geteuid().as_raw();
+        if !found.is_file() || !is_own || found.mode() & 0o077 != 0 {
+            return Err(io::Error::from(io::ErrorKind::PermissionDenied));
+        }
+    }
+    Ok(file)
 }
 
 /// The file of this process. Dropping it removes the file, unless another proxy has written it since.

@@ -108,6 +108,9 @@ pub fn check_credentials(parts: &Parts, provider: &Provider) -> Result<(), Failu
     let listed = list_credentials(&headers, query, provider);
     let all: Vec<_> = listed.chain(protocols).collect();
     let name = provider.name.to_string();
+    if has_chatgpt_login(&parts.headers) && provider.config.profile.name == "anthropic" {
+        return Err(Failure::CredentialElsewhere { provider: name });
+    }
     // White space behind the name of a scheme goes with the end of the line.
     let is_none = |it: &Vec<u8>| it.is_empty() || it.eq_ignore_ascii_case(b"bearer");
     if all.iter().all(is_none) {

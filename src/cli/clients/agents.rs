@@ -149,7 +149,7 @@ requires_openai_auth = true
       "name": "Plimsoll",
       "options": { "baseURL": "{base_v1}", "apiKey": "{env:PLIMSOLL_KEY}" },
       "models": {
-        "{model}": { "name": "{model}", "limit": { "context": "{window}", "output": 8192 } }
+        "{model}": { "name": "{model}", "limit": { "context": "{window}", "output": "{output}" } }
       }
     }
   }
@@ -196,7 +196,7 @@ requires_openai_auth = true
                 format: FileFormat::Json,
                 content: r#"{
   "openai/{model}": {
-    "max_input_tokens": "{window}", "max_output_tokens": 8192, "litellm_provider": "openai", "mode": "chat"
+    "max_input_tokens": "{window}", "max_output_tokens": "{output}", "litellm_provider": "openai", "mode": "chat"
   }
 }"#,
             },
@@ -237,7 +237,7 @@ requires_openai_auth = true
       "baseUrl": "{base_v1}",
       "apiKey": "unused",
       "api": "openai-completions",
-      "models": [{ "id": "{model}", "contextWindow": "{window}", "maxTokens": 8192 }]
+      "models": [{ "id": "{model}", "contextWindow": "{window}", "maxTokens": "{output}" }]
     }
   }
 }"#,

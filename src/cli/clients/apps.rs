@@ -60,7 +60,7 @@ models:
     capabilities: [tool_use]
     defaultCompletionOptions:
       contextLength: {window}
-      maxTokens: 8192
+      maxTokens: {output}
 ",
         }],
         lines: "",
@@ -93,7 +93,7 @@ models:
       "plimsoll": {
         "api_url": "{base_v1}",
         "available_models": [
-          { "name": "{model}", "display_name": "{model}", "max_tokens": "{window}", "max_output_tokens": 8192 }
+          { "name": "{model}", "display_name": "{model}", "max_tokens": "{window}", "max_output_tokens": "{output}" }
         ]
       }
     }

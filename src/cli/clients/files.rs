@@ -36,13 +36,17 @@ pub(in crate::cli) fn read_file(path: &Path) -> Result<Option<String>, String> {
 }
 
 /// Replaces a file at once, or makes it, with the folders above it. Permissions stay; a new file is its owner's alone. What a
-/// link leads to is replaced, not the link.
+/// link leads to is replaced, not the link; one that leads nowhere is an error.
 ///
 /// # Errors
 /// It cannot be written; the file is as it was.
 pub(in crate::cli) fn write_file(path: &Path, text: &str) -> Result<(), String> {
     let write = || {
-        let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let target = match fs::canonicalize(path) {
+            Ok(target) => target,
+            Err(error) if fs::symlink_metadata(path).is_ok() => return Err(error),
+            Err(_) => path.to_owned(),
+        };
         let folder = target.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(folder)?;
         let mut draft = tempfile::Builder::new()

@@ -12,6 +12,7 @@
 //! | `{model}` | the proxy's name of a model |
 //! | `{window}` | tokens of the window that the client is told; a number in a file, if nothing else is in the text |
 //! | `{window_text}` | the same, never as a number |
+//! | `{output}` | tokens of the longest answer: a quarter of that window, 8,192 at the most; a number as `{window}` is |
 //! | `{file}` | path of the file that [`RunSetup::file`] was written to |
 
 mod agents;
@@ -142,6 +143,12 @@ impl Client {
 }
 
 impl Values {
+    /// In tokens. A client that keeps as much as its whole window free for an answer would compact after every step.
+    pub(in crate::cli) fn longest_answer(&self) -> u64 {
+        const MOST: u64 = 8_192;
+        self.window.map_or(MOST, |tokens| (tokens / 4).min(MOST))
+    }
+
     /// The text with its placeholders filled in; `None`: it names a value that is not there.
     pub(in crate::cli) fn expand(&self, text: &str) -> Option<String> {
         let window = self.window.map(|tokens| tokens.to_string());
@@ -152,6 +159,7 @@ impl Values {
             ("{model}", self.model.clone()),
             ("{window}", window.clone()),
             ("{window_text}", window),
+            ("{output}", Some(self.longest_answer().to_string())),
             ("{file}", self.file.clone()),
         ];
         let named = values.iter().filter(|(name, _)| text.contains(name));

@@ -78,7 +78,15 @@ pub(super) fn choose(
             let ending = format!("/{id}");
             offered.iter().any(|model| model.id.ends_with(&ending))
         };
-        let own = offered.iter().filter(|model| !is_bare(&model.id));
+        // The built-in provider is for a first try, which is asked for by its name.
+        let is_simulated = |id: &str| {
+            let provider = id
+                .split_once('/')
+                .and_then(|(name, _)| config.providers.get(name));
+            provider.is_some_and(|it| it.base_url.is_none())
+        };
+        let is_own = |model: &&Offered| !is_bare(&model.id) && !is_simulated(&model.id);
+        let own = offered.iter().filter(is_own);
         own.take(MAX_MODELS).cloned().collect()
     } else {
         let found: Result<_, String> = args.model.iter().map(find).collect();
@@ -87,7 +95,7 @@ pub(super) fn choose(
     if models.is_empty() {
         let title = client.title;
         return Err(CommandError::Command(format!(
-            "{title} needs a model, and the settings name none: name one with --model"
+            "{title} needs a model, and there is none to choose among those {source}: name one with --model"
         )));
     }
     let (mut values, mut rows) = (Vec::new(), Vec::new());

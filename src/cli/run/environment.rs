@@ -40,10 +40,33 @@ pub(super) fn prepare_client(
             client.env(variable.name, join_value(variable, existing, value));
         }
     }
+    // SECURITY: a proxy of the environment gets nothing of what is for this machine.
+    for (name, other) in [("NO_PROXY", "no_proxy"), ("no_proxy", "NO_PROXY")] {
+        let existing = environment
+            .get_variable(name)
+            .or(environment.get_variable(other));
+        client.env(name, exclude_host(existing.unwrap_or_default(), &kept.base));
+    }
     let arguments = setup.arguments.iter();
     client.args(arguments.filter_map(|argument| values.expand(argument)));
     client.args(own);
     Ok(client)
+}
+
+/// The hosts that are asked without a proxy, and that of a base URL.
+fn exclude_host(existing: &str, base: &str) -> String {
+    let host = base.split_once("://").map_or(base, |(_, rest)| rest);
+    let host = host.rsplit_once(':').map_or(host, |(host, _)| host);
+    let hosts = existing
+        .split(',')
+        .map(str::trim)
+        .filter(|it| !it.is_empty());
+    let hosts: Vec<&str> = hosts.filter(|it| *it != host).chain([host]).collect();
+    if hosts.contains(&"*") {
+        existing.to_owned()
+    } else {
+        hosts.join(",")
+    }
 }
 
 /// Writes the file that the arguments name, and returns its path.
@@ -130,6 +153,20 @@ mod tests {
         );
         assert_eq!(json("no json"), r#"{"p":{"b":2}}"#);
         assert_eq!(join(Existing::Replaced, "before", "now"), "now");
+    }
+
+    #[test]
+    fn a_proxy_of_the_environment_is_not_asked_for_this_machine() {
+        let base = "http://127.0.0.1:9";
+        for (existing, expected) in [
+            ("", "127.0.0.1"),
+            ("a.b, .c", "a.b,.c,127.0.0.1"),
+            ("127.0.0.1,a.b", "a.b,127.0.0.1"),
+            ("*", "*"),
+        ] {
+            assert_eq!(exclude_host(existing, base), expected);
+        }
+        assert_eq!(exclude_host("", "http://[::1]:9"), "[::1]");
     }
 
     #[test]

@@ -32,6 +32,11 @@ const LOCK_WITHIN: Duration = Duration::from_secs(90);
 /// Longer than running answers may take to end (`server.drain_timeout_ms`), as it is by default.
 const ENDS_WITHIN: Duration = Duration::from_secs(40);
 
+/// For the answer of a proxy that is looked for. While the client already sends to that address, less: whoever listens
+/// there now may be somebody else.
+const FOUND_WITHIN: Duration = Duration::from_secs(10);
+const AGAIN_WITHIN: Duration = Duration::from_secs(3);
+
 /// A proxy that ends this soon after its start, this often in a row, is not started again.
 const SOON: Duration = Duration::from_secs(5);
 const MOST_SOON_ENDS: u32 = 3;
@@ -93,6 +98,11 @@ fn print_answer(kept: &KeptProxy) -> io::Result<()> {
 fn find_key(loaded: &LoadedConfig, environment: &Environment) -> io::Result<Option<String>> {
     if !loaded.config.clients.is_empty() {
         let key = environment.get_variable("PLIMSOLL_KEY");
+        if key.is_none() {
+            say(
+                "the settings have client keys: set PLIMSOLL_KEY to one, unless the client sends one itself",
+            );
+        }
         return Ok(key.map(str::to_owned));
     }
     let server = &loaded.config.server;
@@ -121,7 +131,15 @@ impl Keeper<'_> {
         let _lock = self.lock().await?;
         let recorded = data_dir.and_then(RunningProxy::read);
         if let Some(proxy) = &recorded
-            && let Some(held) = HeldProxy::take(proxy).await
+            && let Some(held) = HeldProxy::take(
+                proxy,
+                if known.is_some() {
+                    AGAIN_WITHIN
+                } else {
+                    FOUND_WITHIN
+                },
+            )
+            .await
         {
             self.check_found(proxy, known)?;
             return Ok(held);
@@ -148,7 +166,7 @@ impl Keeper<'_> {
             match start_proxy(self.flags, &listen, limit, data_dir).await {
                 Ok((proxy, child)) => {
                     self.started = Some(child);
-                    let held = HeldProxy::take(&proxy).await;
+                    let held = HeldProxy::take(&proxy, FOUND_WITHIN).await;
                     return held.ok_or("the proxy ended right after its start".to_owned());
                 }
                 Err(error) => reason = error,

@@ -10,9 +10,6 @@ use crate::{
     provider::begin_http_client,
 };
 
-/// For the head of the answer. A listener of somebody else's may give none.
-const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-
 /// A proxy that has proved to be ours, and that lives as long as this does.
 pub(super) struct HeldProxy {
     pub(super) address: SocketAddr,
@@ -21,23 +18,21 @@ pub(super) struct HeldProxy {
 }
 
 impl HeldProxy {
-    /// `None`: nothing listens there, or not the proxy of this secret.
-    pub(super) async fn take(proxy: &RunningProxy) -> Option<Self> {
+    /// `None`: nothing listens there, or not the proxy of this secret. `within`: for the head of the answer; a listener of
+    /// somebody else's may give none.
+    pub(super) async fn take(proxy: &RunningProxy, within: Duration) -> Option<Self> {
         let (address, secret) = (proxy.address, &proxy.secret);
         let mut nonce = [0; 16];
         getrandom::fill(&mut nonce).ok()?;
         let nonce = hex::encode(nonce);
         let prove = |side| secret.prove(side, address.port(), nonce.as_bytes());
-        let client = begin_http_client()
-            .connect_timeout(ANSWER_WITHIN)
-            .build()
-            .ok()?;
+        let client = begin_http_client().connect_timeout(within).build().ok()?;
         let ask = client
             .get(format!("http://{address}{LEASE_PATH}"))
             .header(NONCE_HEADER, &nonce)
             .header(PROOF_HEADER, prove(Side::Asks))
             .send();
-        let answer = tokio::time::timeout(ANSWER_WITHIN, ask).await.ok()?.ok()?;
+        let answer = tokio::time::timeout(within, ask).await.ok()?.ok()?;
         let proof = answer.headers().get(PROOF_HEADER)?.as_bytes();
         let is_proved = secret.check(Side::Listens, address.port(), nonce.as_bytes(), proof);
         (is_proved && answer.status() == StatusCode::OK).then_some(Self {

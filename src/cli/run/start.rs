@@ -79,7 +79,14 @@ pub(super) fn open_private(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).append(true).create(true);
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    {
+        use rustix::fs::OFlags;
+        use std::os::unix::fs::OpenOptionsExt as _;
+        // A link could lead to a file that is not the proxy's.
+        options
+            .mode(0o600)
+            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+    }
     options.open(path).map_err(|error| {
         io::Error::new(
             error.kind(),

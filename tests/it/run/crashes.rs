@@ -68,7 +68,11 @@ async fn a_stranger_at_the_recorded_address_gets_no_client() {
         "address": stranger.address, "process": 1, "settings": null, "secret": secret,
     });
     fs::create_dir_all(home.data()).unwrap();
-    fs::write(home.data().join("proxy.json"), stale.to_string()).unwrap();
+    let file = home.data().join("proxy.json");
+    fs::write(&file, stale.to_string()).unwrap();
+    // One that others can read or write is not believed at all.
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    fs::set_permissions(&file, mode).unwrap();
     let mut client = home.run(ENDS_SOON);
     let address = client.address().await;
     assert_ne!(address, stranger.address);

@@ -76,10 +76,11 @@ fn fill_in<'a>(content: &'a [Leaf], values: &'a Values) -> impl Iterator<Item = 
     })
 }
 
-/// A text that is `{window}` and nothing else becomes a number.
+/// A text that is `{window}` or `{output}` and nothing else becomes a number.
 fn fill_in_value(value: &Value, values: &Values) -> Option<Value> {
     Some(match value {
         Value::String(text) if text == "{window}" => values.window?.into(),
+        Value::String(text) if text == "{output}" => values.longest_answer().into(),
         Value::String(text) => values.expand(text)?.into(),
         Value::Object(members) => {
             let filled = members.iter().filter_map(|(name, value)| {

@@ -60,7 +60,7 @@ fn an_unknown_window_is_left_out_and_models_stand_side_by_side() {
     let models = &written["providers"]["plimsoll"]["models"];
     assert_eq!(
         *models,
-        serde_json::json!([{"id": "local/a", "contextWindow": 32000, "maxTokens": 8192},
+        serde_json::json!([{"id": "local/a", "contextWindow": 32000, "maxTokens": 8000},
             {"id": "local/b", "maxTokens": 8192}])
     );
     let (_, leaves) = values_of("opencode");
