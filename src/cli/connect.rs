@@ -3,6 +3,7 @@
 //! Nothing here knows a client: all is data of [`clients`](super::clients). A key is never written.
 
 use std::{
+    fs::{self, File},
     io::Write,
     path::{Path, PathBuf},
 };
@@ -101,6 +102,12 @@ pub(super) fn run(
         )));
     }
     let data_dir = find_data_dir(&config)?;
+    let _lock = if args.dry_run {
+        None
+    } else {
+        fs::create_dir_all(data_dir)?;
+        lock_records(data_dir)
+    };
     let mut record = Record::load(data_dir, client.name).map_err(CommandError::Command)?;
     let mut refused = Vec::new();
     for file in files {
@@ -205,12 +212,11 @@ fn set_up(
     let told = if now.as_ref() == Some(&after) {
         format!("\n{shown} has it already\n")
     } else if is_trial {
-        let diff = similar::TextDiff::from_lines(now.as_deref().unwrap_or_default(), &after);
-        format!(
-            "\n{}",
-            diff.unified_diff()
-                .header(&shown.to_string(), &shown.to_string())
-        )
+        let hide = |text: &str| edit::hide_secrets(file.format, text);
+        let (now, after) = (hide(now.as_deref().unwrap_or_default()), hide(&after));
+        let name = shown.to_string();
+        let diff = similar::TextDiff::from_lines(&now, &after);
+        format!("\n{}", diff.unified_diff().header(&name, &name))
     } else {
         let folders = earlier.as_ref().map(|earlier| earlier.folders.clone());
         let written = Written {
@@ -254,6 +260,7 @@ pub(super) fn run_disconnect(
 ) -> CommandResult {
     let config = load_config(flags, environment)?.config;
     let data_dir = find_data_dir(&config)?;
+    let _lock = lock_records(data_dir);
     let clients: Vec<&Client> = match &args.client {
         Some(name) => vec![named_client(name)?],
         None => list_clients().collect(),
@@ -292,14 +299,14 @@ fn restore(file: &Written, record: &mut Record) -> Result<String, String> {
         }
         (Some(text), _) if undone.text != now => write_file(&file.path, text)?,
         (None, Some(_)) => {
-            let gone = std::fs::remove_file(&file.path);
+            let gone = fs::remove_file(&file.path);
             gone.map_err(|error| format!("it cannot be removed: {error}"))?;
         }
         _ => {}
     }
     for folder in &file.folders {
         // What has been put there since keeps it.
-        let _ = std::fs::remove_dir(folder);
+        let _ = fs::remove_dir(folder);
     }
     record.forget(&file.path)?;
     let what = match (&undone.text, &now) {
@@ -323,6 +330,14 @@ fn named_client(name: &str) -> Result<&'static Client, CommandError> {
         let names: Vec<_> = list_clients().map(|client| client.name).collect();
         CommandError::Command(format!("no client {name}; there are {}", names.join(", ")))
     })
+}
+
+/// Waits for another `connect --write` or `disconnect`, so that the record fits the files. Held until it is dropped; `None`
+/// where there is no data directory, or its file system has no locks.
+fn lock_records(data_dir: &Path) -> Option<File> {
+    let folder = File::open(data_dir).ok()?;
+    folder.lock().ok()?;
+    Some(folder)
 }
 
 fn find_data_dir(config: &Config) -> Result<&Path, CommandError> {

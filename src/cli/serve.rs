@@ -88,7 +88,7 @@ async fn serve_until_stopped(
             Some(limit) => wait_until_unused(&current, limit).await,
             None => std::future::pending().await,
         }
-        tracing::info!("stopping: no client has used the proxy for its time");
+        tracing::info!("stopping: no client uses the proxy any more");
         stopping.cancel();
     };
     let stopped = async {
@@ -96,7 +96,7 @@ async fn serve_until_stopped(
             () = stopping.cancelled() => {}
             () = unused => {}
         }
-        // From now on nobody is to find this proxy.
+        // `plimsoll run` must not find a proxy that is about to end.
         drop(file);
     };
     let second_stop = async {

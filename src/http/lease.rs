@@ -5,7 +5,7 @@
 //!
 //! SECURITY: after a crash any program of the machine may own the port. So the listener proves that it knows the secret,
 //! which the proxy makes at its start and which only a file for its owner has. What is proved names the port too, so that
-//! nobody can answer with the proof of a proxy elsewhere. Who asks proves the same first: to all others, the path is none.
+//! nobody can answer with the proof of a proxy elsewhere. Who asks proves the same first; all others get a 404.
 
 use std::{
     convert::Infallible,

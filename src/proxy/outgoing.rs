@@ -108,7 +108,8 @@ pub fn check_credentials(parts: &Parts, provider: &Provider) -> Result<(), Failu
     let listed = list_credentials(&headers, query, provider);
     let all: Vec<_> = listed.chain(protocols).collect();
     let name = provider.name.to_string();
-    if has_chatgpt_login(&parts.headers) && provider.config.profile.name == "anthropic" {
+    // SECURITY: `anthropic/NAME` leads to Anthropic, where a ChatGPT login must not go. OpenAI may get it: it is its own.
+    if has_chatgpt_login(&parts.headers) && provider.config.is_for_anthropic() {
         return Err(Failure::CredentialElsewhere { provider: name });
     }
     // White space behind the name of a scheme goes with the end of the line.

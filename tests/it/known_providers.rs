@@ -243,8 +243,16 @@ async fn a_chatgpt_login_goes_to_its_own_backend() {
 async fn a_request_without_the_right_credential_stays_here() {
     let (_up, tunnel, proxy) = start().await;
     let client = proxy.client();
-    let cases: [(&str, &str, Headers); 11] = [
+    let cases: [(&str, &str, Headers); 12] = [
         ("chat/completions", "gpt-4o", &[]),
+        (
+            "messages",
+            "anthropic/claude-opus-5-5",
+            &[
+                ("authorization", "Bearer eyJhbGciOi.x.y"),
+                ("chatgpt-account-id", "acct_1"),
+            ],
+        ),
         (
             "chat/completions",
             "gpt-4o",

@@ -190,9 +190,7 @@ fn keys_of_wire_formats_are_in_the_folder_format_only() {
     for layer in LAYERS.iter().filter(|it| !["format", "admin"].contains(it)) {
         for file in files(&source, layer) {
             let name = file.strip_prefix(&source).unwrap().display().to_string();
-            // A client's settings have a key of such a name.
-            let is_settings = name == "cli/clients/apps.rs";
-            if is_settings || !has_key(&code(&fs::read_to_string(&file).unwrap())) {
+            if !has_key(&code(&fs::read_to_string(&file).unwrap())) {
                 continue;
             }
             match name.starts_with("provider/simulated/") {

@@ -87,19 +87,7 @@ models:
             ],
             names: &["settings.json"],
             format: FileFormat::Json,
-            content: r#"{
-  "language_models": {
-    "openai_compatible": {
-      "plimsoll": {
-        "api_url": "{base_v1}",
-        "available_models": [
-          { "name": "{model}", "display_name": "{model}", "max_tokens": "{window}", "max_output_tokens": "{output}" }
-        ]
-      }
-    }
-  },
-  "agent": { "default_model": { "provider": "plimsoll", "model": "{model}" } }
-}"#,
+            content: include_str!("zed.json"),
         }],
         lines: "",
         run: None,

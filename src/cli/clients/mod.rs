@@ -47,7 +47,7 @@ pub(in crate::cli) struct Client {
     pub(in crate::cli) least_window: u64,
     /// Where its window stands, for the table in `docs/clients.md`.
     pub(in crate::cli) window: &'static str,
-    /// What goes wrong if nobody says it: one sentence or two.
+    /// The mistake that its users make: a sentence or two.
     pub(in crate::cli) trap: &'static str,
     /// Whether the program itself was tried with them: it is in a public registry.
     pub(in crate::cli) was_run: bool,

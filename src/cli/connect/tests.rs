@@ -14,6 +14,8 @@ use tempfile::TempDir;
 use super::*;
 use crate::cli::{CliArguments, Command};
 
+mod files;
+
 /// Nobody listens there.
 const NOWHERE: &str = "http://127.0.0.1:1";
 
@@ -322,34 +324,6 @@ fn what_cannot_be_edited_stays_and_its_lines_are_printed() {
     assert_eq!(home.list(), before);
     let (_, error) = home.run("connect cline --write");
     assert!(error.unwrap().contains("no file that can be written"));
-}
-
-#[cfg(unix)]
-#[test]
-fn copies_are_their_owners_and_permissions_and_links_stay() {
-    use std::os::unix::fs::{PermissionsExt, symlink};
-    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    let home = Home::new();
-    home.put(
-        "dotfiles/claude.json",
-        "{\"env\": {\"KEY\": \"sk-of-another\"}}",
-    );
-    let target = home.path("dotfiles/claude.json");
-    fs::set_permissions(&target, fs::Permissions::from_mode(0o640)).unwrap();
-    fs::create_dir(home.path(".claude")).unwrap();
-    symlink(&target, home.path(".claude/settings.json")).unwrap();
-    home.succeed("connect claude-code --write");
-    assert!(home.path(".claude/settings.json").is_symlink());
-    assert_eq!(mode(&target), 0o640);
-    let data = home.path(".local/state/plimsoll/clients");
-    assert_eq!(mode(&data.join("claude-code.json")), 0o600);
-    assert_eq!(mode(&data.join("claude-code/settings.json")), 0o600);
-    home.succeed("disconnect");
-    assert_eq!(
-        home.read("dotfiles/claude.json"),
-        "{\"env\": {\"KEY\": \"sk-of-another\"}}"
-    );
-    assert_eq!(fs::read_dir(data).unwrap().count(), 0);
 }
 
 /// Texts of a client's file: good ones, broken ones, and none.

@@ -279,7 +279,7 @@ mod processes {
     }
 
     pub(super) fn is_running(process: u32) -> bool {
-        // One that ended, and whose parent has not asked how: in a container, nobody may.
+        // A zombie has ended: in a container there may be nobody to reap it.
         let status = std::fs::read_to_string(format!("/proc/{process}/stat"));
         let has_ended = status.is_ok_and(|status| status.contains(") Z "));
         !has_ended && parse_id(process).is_some_and(|id| test_kill_process(id).is_ok())

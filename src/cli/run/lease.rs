@@ -10,7 +10,7 @@ use crate::{
     provider::begin_http_client,
 };
 
-/// A proxy that has proved to be ours, and that lives as long as this does.
+/// A proxy that has proved to know the secret. It does not end for lack of clients while this value lives.
 pub(super) struct HeldProxy {
     pub(super) address: SocketAddr,
     pub(super) process: u32,

@@ -65,6 +65,11 @@ const CODEX_BACKEND: &str = "/backend-api/codex";
 const OPEN_WEIGHTS: &str = "gpt-oss";
 
 impl ProviderConfig {
+    /// Whether it serves Anthropic's own API.
+    pub fn is_for_anthropic(&self) -> bool {
+        self.profile.name == "anthropic"
+    }
+
     /// Whether requests with a ChatGPT login go there, as Codex sends them: the backend of that login, with the client's own
     /// credentials.
     pub fn takes_chatgpt_login(&self) -> bool {
@@ -83,7 +88,7 @@ impl ProviderConfig {
     /// protocol, or a quotation mark: one of the proxy's own choice gets no key that is seen to be for the other one. Words
     /// of less than `least` bytes are no keys.
     pub fn may_get(&self, text: &[u8], least: usize) -> bool {
-        let is_anthropic = self.profile.name == "anthropic";
+        let is_anthropic = self.is_for_anthropic();
         let text = String::from_utf8_lossy(text).to_ascii_lowercase();
         let mut words = text.split(|c: char| !c.is_ascii_alphanumeric() && !"-_".contains(c));
         let fits = |word: &str| {

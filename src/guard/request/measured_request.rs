@@ -45,8 +45,12 @@ impl<'a> MeasuredRequest<'a> {
             tokens[item.at] = tokens[item.at].saturating_sub(item.tokens);
         }
         let beside = beside.saturating_sub(tools.freed);
+        let shares = match tools.brevity {
+            None => came,
+            Some(_) => budget::measure_shares(beside, conversation, policy, &tokens),
+        };
         Self {
-            shares: budget::measure_shares(beside, conversation, policy, &tokens),
+            shares,
             came,
             budgets: SessionBudgets::new(conversation, policy, past, &tokens, beside),
             tokens,

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use crate::support::{
     Agent, AgentGeneration, MessagesAgent, ModelCall, ModelReply, ModelRequest, ModelSetup,
-    PROXY_TOOLS, ResponsesAgent, RunningModel, RunningProxy, model_with_window, words,
+    PROXY_TOOLS, ResponsesAgent, RunningModel, RunningProxy, model_with_window,
+    wide_tools::define_tool, words,
 };
 
 const WINDOW: u32 = 8_192;
@@ -30,13 +31,7 @@ fn list_tools(format: Format, count: usize) -> Value {
         let schema = json!({"type": "object", "title": name, "required": ["path"],
             "properties": {"path": {"type": "string", "title": "Path", "description": part},
                 "title": {"type": "string", "examples": ["a", "b"]}}});
-        match format {
-            Format::Chat => json!({"type": "function", "function":
-                {"name": name, "description": text, "parameters": schema}}),
-            Format::Messages => json!({"name": name, "description": text, "input_schema": schema}),
-            _ => json!({"type": "function", "name": name, "description": text,
-                "parameters": schema, "strict": false}),
-        }
+        define_tool(format, &name, &text, &schema)
     });
     tools.collect()
 }

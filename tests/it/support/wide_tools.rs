@@ -98,15 +98,20 @@ pub(crate) fn wide_tools(format: Format, seed: u64, count: usize) -> Value {
     let tools = (0..count).map(|nth| {
         let (name, schema) = (format!("wide_{nth}"), arguments(&mut random));
         let text = description(&mut random, 12);
-        match format {
-            Format::Chat => json!({"type": "function", "function":
-                {"name": name, "description": text, "parameters": schema}}),
-            Format::Messages => json!({"name": name, "description": text, "input_schema": schema}),
-            _ => json!({"type": "function", "name": name, "description": text,
-                "parameters": schema, "strict": false}),
-        }
+        define_tool(format, &name, &text, &schema)
     });
     tools.collect()
+}
+
+/// The definition of a tool in a format.
+pub(crate) fn define_tool(format: Format, name: &str, text: &str, schema: &Value) -> Value {
+    match format {
+        Format::Chat => json!({"type": "function", "function":
+            {"name": name, "description": text, "parameters": schema}}),
+        Format::Messages => json!({"name": name, "description": text, "input_schema": schema}),
+        _ => json!({"type": "function", "name": name, "description": text,
+            "parameters": schema, "strict": false}),
+    }
 }
 
 /// The same request with so many tools more; nothing else of it changes.

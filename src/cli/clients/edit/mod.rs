@@ -129,6 +129,32 @@ fn set_in<D: Document>(text: &str, leaves: &[Leaf]) -> Result<String, String> {
     }
 }
 
+/// Words in the names of values that may be secrets.
+const SECRET_WORDS: [&str; 6] = ["auth", "header", "key", "password", "secret", "token"];
+/// In bytes; shorter texts are words, such as `unused`.
+const LEAST_SECRET: usize = 8;
+
+/// The text as it may be shown: without the values that may be secrets by their names.
+///
+/// SECURITY: what a command prints is pasted elsewhere.
+pub(in crate::cli) fn hide_secrets(format: FileFormat, text: &str) -> String {
+    let leaves = match format {
+        FileFormat::Json => json::Json::parse(text).map(|it| it.list_leaves()),
+        FileFormat::Toml => toml::Toml::parse(text).map(|it| it.list_leaves()),
+        FileFormat::Yaml => Ok(Vec::new()),
+    };
+    let may_be_secret = |leaf: &Leaf| {
+        let names = leaf.path.iter().map(|name| name.to_ascii_lowercase());
+        names
+            .flat_map(|name| SECRET_WORDS.map(|word| name.contains(word)))
+            .any(|has| has)
+    };
+    let secret = leaves.unwrap_or_default().into_iter().filter(may_be_secret);
+    let texts = secret.filter_map(|leaf| leaf.value.as_str().map(str::to_owned));
+    let texts = texts.filter(|text| text.len() >= LEAST_SECRET);
+    texts.fold(text.to_owned(), |shown, secret| shown.replace(&secret, "…"))
+}
+
 /// What is left of a text without the values.
 #[derive(Debug)]
 pub(in crate::cli) struct Removed {

@@ -1,0 +1,123 @@
+//! What becomes of files that are special, lost, or written by two at once.
+
+use super::*;
+
+const SETTINGS: &str = ".claude/settings.json";
+
+#[cfg(unix)]
+#[test]
+fn copies_are_their_owners_and_permissions_and_links_stay() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let home = Home::new();
+    home.put(
+        "dotfiles/claude.json",
+        "{\"env\": {\"KEY\": \"sk-of-another\"}}",
+    );
+    let target = home.path("dotfiles/claude.json");
+    fs::set_permissions(&target, fs::Permissions::from_mode(0o640)).unwrap();
+    fs::create_dir(home.path(".claude")).unwrap();
+    symlink(&target, home.path(".claude/settings.json")).unwrap();
+    home.succeed("connect claude-code --write");
+    assert!(home.path(".claude/settings.json").is_symlink());
+    assert_eq!(mode(&target), 0o640);
+    let data = home.path(".local/state/plimsoll/clients");
+    assert_eq!(mode(&data.join("claude-code.json")), 0o600);
+    assert_eq!(mode(&data.join("claude-code/settings.json")), 0o600);
+    home.succeed("disconnect");
+    assert_eq!(
+        home.read("dotfiles/claude.json"),
+        "{\"env\": {\"KEY\": \"sk-of-another\"}}"
+    );
+    assert_eq!(fs::read_dir(data).unwrap().count(), 0);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_that_leads_nowhere_stays() {
+    let home = Home::new();
+    fs::create_dir(home.path(".claude")).unwrap();
+    let link = home.path(SETTINGS);
+    std::os::unix::fs::symlink(home.path("gone.json"), &link).unwrap();
+    let (_, error) = home.run("connect claude-code --write");
+    assert!(error.unwrap().contains("cannot be written"));
+    assert!(link.is_symlink());
+    // Nothing was written, so that there is nothing to undo.
+    assert_eq!(
+        home.succeed("disconnect"),
+        "nothing was written by connect --write\n"
+    );
+    assert!(link.is_symlink());
+}
+
+#[test]
+fn a_file_that_the_client_lost_is_there_again() {
+    let home = Home::new();
+    home.put(SETTINGS, "{\"a\":1}");
+    home.succeed("connect claude-code --write");
+    fs::remove_file(home.path(SETTINGS)).unwrap();
+    let told = home.succeed("disconnect");
+    assert!(told.contains("it was gone"), "{told}");
+    assert_eq!(home.read(SETTINGS), "{\"a\":1}");
+    // Without a file before, there is nothing to bring back.
+    fs::remove_file(home.path(SETTINGS)).unwrap();
+    home.succeed("connect claude-code --write");
+    fs::remove_file(home.path(SETTINGS)).unwrap();
+    let told = home.succeed("disconnect");
+    assert!(told.contains("nothing to undo"), "{told}");
+    assert!(!home.path(SETTINGS).exists());
+}
+
+/// The record has what stands in the file, whoever wrote it last.
+#[test]
+fn two_at_once_can_be_undone() {
+    for _ in 0..20 {
+        let home = Home::new();
+        home.put(SETTINGS, "{\"a\":1}");
+        thread::scope(|scope| {
+            for url in [NOWHERE, "http://127.0.0.1:3"] {
+                let home = &home;
+                scope.spawn(move || home.run_at(url, "connect claude-code --write"));
+            }
+        });
+        home.succeed("disconnect");
+        assert_eq!(home.read(SETTINGS), "{\"a\":1}");
+    }
+}
+
+#[test]
+fn a_trial_shows_no_secret() {
+    let home = Home::new();
+    let secrets = "{\n  \"env\": {\n    \"ANTHROPIC_AUTH_TOKEN\": \"sk-of-another\",\n    \"LANG\": \"of-the-user\"\n  }\n}\n";
+    home.put(SETTINGS, secrets);
+    home.put(
+        ".codex/config.toml",
+        "[mcp_servers.a.http_headers]\nx = \"Bearer of-another\"\n",
+    );
+    let shown = home.succeed("connect claude-code --dry-run");
+    assert!(!shown.contains("sk-of-another") && shown.contains("of-the-user"));
+    let shown = home.succeed("connect codex --dry-run");
+    assert!(!shown.contains("of-another") && shown.contains("+model_provider"));
+}
+
+/// It is for a first try, and would stand in front of real work.
+#[test]
+fn the_simulated_provider_is_chosen_by_its_name_only() {
+    let home = Home::new();
+    home.put(
+        "settings.toml",
+        "catalogue.url = \"\"\nserver.known_providers = false\n",
+    );
+    let (_, error) = home.run("connect opencode --write");
+    let error = error.unwrap();
+    assert!(
+        error.contains("needs a model") && error.contains("--model"),
+        "{error}"
+    );
+    assert!(!home.path(".config").exists());
+    home.succeed("connect opencode --write --model simulated/plimsoll-8k");
+    let written = home.read(".config/opencode/opencode.json");
+    assert!(written.contains("simulated/plimsoll-8k"), "{written}");
+    // A client that compacts a whole answer before the end of its window has to have something left.
+    assert!(written.contains("\"output\": 2048"), "{written}");
+}
