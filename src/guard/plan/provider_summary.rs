@@ -11,7 +11,7 @@
 use crate::{
     conversation::{Author, Conversation, edit::Edits, units},
     guard::{
-        fold::memory::SessionKnowledge,
+        fold::memory::{NewSummary, SessionKnowledge},
         inject::injections::{Injections, Summary},
         plan::{
             make_plan::{plan, plan_conversation},
@@ -97,29 +97,45 @@ impl<'a> BlockedRequest<'a> {
         if let Some(sent) = &mut behind.sent {
             sent.begin_behind(self.boundary);
         }
-        let first = self.plan_with(policy, &behind);
-        let keeps = || {
-            let before = knowledge.new_summary.as_ref()?.before.clone();
-            let sent = SessionKnowledge {
-                ignores_budget: true,
-                ..with_summary(knowledge, before)
-            };
-            let sent = plan(self.client, policy, &sent);
-            let history = first.history.go_on_behind(&sent.history, self.boundary)?;
-            let kept = self.plan_with(
-                policy,
-                &SessionKnowledge {
-                    history,
-                    ..behind.clone()
-                },
-            );
-            let is_same = sent.report.stood_back.is_none() && self.sends_alike(&sent, &kept);
-            is_same.then_some(kept)
+        let plan = match &knowledge.new_summary {
+            None => self.plan_with(policy, &behind),
+            Some(new) => self.plan_first(policy, knowledge, new, behind),
         };
-        let plan = keeps().unwrap_or(first);
         let is_new = knowledge.new_summary.is_some();
         let whole = || MeasuredRequest::new(self.client, policy, &knowledge.past_answers());
         (plan.report.stood_back.is_none()).then(|| self.tell_of_block(plan, &whole(), is_new))
+    }
+
+    /// The first plan with a block. Thinking behind it stays where everything since the boundary goes out as it was sent with
+    /// the summary before, under one system text and one list of tools. Else what the block stands for may be another
+    /// beginning than that of the newest answers, and all thinking is left out.
+    fn plan_first(
+        &self,
+        policy: &Policy<'_>,
+        knowledge: &SessionKnowledge,
+        new: &NewSummary,
+        mut behind: SessionKnowledge,
+    ) -> Plan {
+        let sent = SessionKnowledge {
+            ignores_budget: true,
+            ..with_summary(knowledge, new.before.clone())
+        };
+        let sent = plan(self.client, policy, &sent);
+        let first = self.plan_with(policy, &behind);
+        let history = first.history.go_on_behind(&sent.history, self.boundary);
+        if let Some(history) = history.filter(|_| sent.report.stood_back.is_none()) {
+            let kept = SessionKnowledge {
+                history,
+                ..behind.clone()
+            };
+            let kept = self.plan_with(policy, &kept);
+            if self.sends_alike(&sent, &kept) {
+                return kept;
+            }
+        }
+        let answer = behind.find_next_answer(&self.blocked);
+        behind.history.begin_with(answer);
+        self.plan_with(policy, &behind)
     }
 
     /// The plan of what stands behind the block, with the edits of the client's body.

@@ -38,6 +38,8 @@ pub(crate) struct BoundLog {
     pub(crate) answers: Vec<usize>,
     /// Each request, and the blocks of its answer: none where it was refused.
     pub(crate) exchanges: Vec<(Value, Vec<Value>)>,
+    /// Each summary on demand waits until it is released.
+    pub(crate) holds_summaries: bool,
 }
 
 /// The provider's list of models, in the form of Anthropic's. No rule knows the names of the newest two.
@@ -89,7 +91,7 @@ impl BoundSettings {
         script: impl Fn(&Value, usize) -> Vec<Value>,
         log: &mut BoundLog,
     ) -> Vec<ProviderStep> {
-        if request.line.starts_with("GET /v1/models ") {
+        if request.line.starts_with("GET /v1/models?limit=1000 ") {
             let has_version = request.header("anthropic-version").is_some();
             let status = if has_version {
                 "200 OK"
@@ -133,7 +135,9 @@ impl BoundSettings {
         }
         if !body["compaction"].is_null() {
             let summary = self.model.summarize(&verdict, SUMMARY);
-            return vec![answer("200 OK", "", summary.to_string())];
+            let summary = answer("200 OK", "", summary.to_string());
+            let held = log.holds_summaries.then_some(ProviderStep::Stall);
+            return held.into_iter().chain([summary]).collect();
         }
         self.note_thinking(&body, log);
         let blocks = script(&body, log.requests);
