@@ -186,7 +186,12 @@ impl ModelLists {
             return Err(ModelListError::NotAsked(reason));
         }
         let profile = provider.config.profile;
-        let list = ask_path(provider, "/models", None).await?;
+        let path = match provider.config.is_for_anthropic() {
+            // All models in one page, of which there are 20 by default (Anthropic's API reference, List Models).
+            true => "/models?limit=1000",
+            false => "/models",
+        };
+        let list = ask_path(provider, path, None).await?;
         let mut listed = parse_model_list(&list).ok_or(ModelListError::NotAList)?;
         // Some clouds list what their engines say.
         listed.is_engine &=
