@@ -521,8 +521,12 @@ class ScriptedProvider:
     @contextmanager
     def proxy(self, recovery=True, more=""):
         """Starts the binary before it; yields its address, without a path."""
-        with serving(self.config.format(port=self.port, recovery=str(recovery).lower()) + more) as url:
+        with serving(self.settings(recovery) + more) as url:
             yield url
+
+    def settings(self, recovery=True):
+        """The configuration of that proxy."""
+        return self.config.format(port=self.port, recovery=str(recovery).lower())
 
 
 @contextmanager
