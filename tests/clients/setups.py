@@ -3,16 +3,24 @@
 import os
 import subprocess
 from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
 
-from harness import PATIENCE, binary, serving
+from contract import STEPS, Task
+from harness import PATIENCE, TWO_KEY, binary, messages_provider, responses_provider, serving
 
-WAYS = ["run", "connect"]
+AGENTS = Path(__file__).with_name("agents")
+NODE_MODULES = AGENTS.parents[2] / "target/clients/node/node_modules"
+# Names that agents have for models of both providers, with the window that the settings of the proxy have, in tokens.
+OWN_MODELS = [(messages_provider, "anthropic/claude-opus-5-5", 48_000), (responses_provider, "openai/gpt-5.5", 32_000)]
+# Seconds for one run.
+LONG = 300
 # Nobody outside is asked, and a busy machine may store slowly.
 MORE = '\n[catalogue]\nurl = ""\n\n[store]\ntimeout_ms = 5000\n'
 
 
 @contextmanager
-def set_up(way, client, home, config, model=None, environment=None):
+def set_up(way, client, home, config, model=None, window=None):
     """Sets a client up in this way, for a proxy with this configuration; yields the words before the client's command.
 
     The user's files in `home` have to be there before. After `connect`, `disconnect` has to leave them as they were, byte for
@@ -25,9 +33,10 @@ def set_up(way, client, home, config, model=None, environment=None):
         return
     command = [binary(), "--config", settings]
     before = read_files(home)
-    with serving(config, environment) as url:
+    with serving(config, TWO_KEY) as url:
         names = ["--model", model] if model else []
-        plimsoll(home, *command, "connect", client, "--write", "--url", url, *names)
+        told = ["--window", str(window)] if window else []
+        plimsoll(home, *command, "connect", client, "--write", "--url", url, *names, *told)
         written = {path for path, text in read_files(home).items() if before.get(path) != text}
         assert written, f"connect {client} has written nothing"
         yield []
@@ -48,3 +57,55 @@ def read_files(home):
     """The files of a home, but for the proxy's own."""
     files = (path for path in home.rglob("*") if path.is_file() and ".local/state/plimsoll" not in str(path))
     return {path: path.read_bytes() for path in files}
+
+
+def play(command, home, prompt="", cwd=None, **environment):
+    """Runs a client to its end, in its home or a folder below; what it printed."""
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), **TWO_KEY, **environment}
+    done = subprocess.run(command, input=prompt, cwd=cwd or home, env=environment, capture_output=True, text=True,
+                          timeout=LONG, check=False)
+    assert done.returncode == 0, done.stdout[-2_000:] + done.stderr[-2_000:]
+    return done.stdout
+
+
+def play_library(program, script, home, provider, config, model, key, streamed=False):
+    """Runs an agent that has nothing but its key and what `plimsoll run` gives it, past the window of its model."""
+    task = Task(2 * STEPS)
+    for number in [call[1]["number"] for step in task.steps for call in step]:
+        (home / f"{number}.txt").write_text(task.lookup(number))
+    with set_up("run", None, home, config) as before:
+        said = play([*before, program, AGENTS / script, model], home, task.text, OPENAI_API_KEY=key, ANTHROPIC_API_KEY=key,
+                    PYTHONPATH=str(AGENTS.parent), NODE_PATH=str(NODE_MODULES))
+    task.asked = list(map(int, (home / "asked").read_text().split()))
+    task.check_seen(provider, said, streamed)
+
+
+class Reading(Task):
+    """A plan of an agent that reads files, together larger than its window, and whose shell counts their lines."""
+
+    LINES = 300
+
+    def __init__(self, folder, path_name, **more):
+        super().__init__()
+        self.found = folder / "found"
+        self.steps = []
+        folder.mkdir()
+        for number in range(STEPS):
+            file = folder / f"{number}.txt"
+            file.write_text(f"file {number}: wind and rain, a rising tide\n" * self.LINES)
+            self.steps.append([["read", {path_name: str(file)}]])
+        self.steps.append([["bash", {"command": "cat *.txt | wc -l > found", **more}]])
+
+    def check_read(self, provider, said):
+        """The loop completed, and exceeded the window on its way without an error."""
+        assert f"Done after {len(self.steps)} steps" in said, said[-2_000:]
+        assert self.found.read_text().strip() == str(STEPS * self.LINES)
+        seen = provider.seen(self.name)
+        assert [one["error"] for one in seen if one["error"]] == []
+        assert_cut(seen)
+
+
+def assert_cut(seen):
+    """A prompt has fewer tokens than the one before it: the guard cut, unnoticed by the client."""
+    sent = [one["tokens"] for one in seen]
+    assert any(later < earlier for earlier, later in pairwise(sent)), sent

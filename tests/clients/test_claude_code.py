@@ -182,8 +182,8 @@ def test_it_ends_its_work_as_a_command_sets_it_up(provider, work, way, model):
     file = work.home / ".claude/settings.json"
     file.parent.mkdir()
     file.write_bytes(b'{"env": {"MINE": "1"},\r\n\t"cleanupPeriodDays":9}')
-    config = provider.settings() + WITH_WINDOW.format(model=OWN_MODEL, window=WINDOW)
-    with set_up(way, "claude-code", work.home, config, None if model == OWN_MODEL else model) as before:
+    named = None if model == OWN_MODEL else model
+    with set_up(way, "claude-code", work.home, provider.settings(), named) as before:
         events = work.run(None, before=before)
     seen = provider.seen(work.task)
     assert_ended(work, events, seen)
@@ -195,17 +195,21 @@ def count_tools(one):
 
 
 @pytest.mark.parametrize("recovery", [True, False])
-def test_its_tools_shrink_in_a_small_window(provider, work, recovery):
-    """They alone take two thirds of it, and the first request more than it holds."""
-    model, window = "plan-small-16k", 16_000
+@pytest.mark.parametrize("window", [12, 16])
+def test_its_tools_shrink_in_a_small_window(provider, work, window, recovery):
+    """They alone take two thirds of the larger one, and the first request more than it holds."""
+    model = f"plan-small-{window}k"
     work.steps = work.steps[:12]
-    with provider.proxy(recovery, WITH_WINDOW.format(model=model, window=window)) as url:
+    with provider.proxy(recovery, WITH_WINDOW.format(model=model, window=1_000 * window)) as url:
         events = work.run(url, model)
-    refused, *seen = provider.seen(work.task)
-    assert refused["tokens"] > window
+    seen = provider.seen(work.task)
+    # The proxy counts fewer tokens than the provider, and learns that from a refusal.
+    refused = [one for one in seen[:1] if one["error"]]
+    assert bool(refused) == (window == 16)
+    seen = seen[len(refused) :]
     assert_ended(work, events, seen)
-    assert count_tools(seen[0]) < count_tools(refused) / 2
-    assert [one for one in seen if len(one["tools"]) < len(refused["tools"])] == []
+    assert count_tools(seen[0]) < 4_500
+    assert refused == [] or count_tools(refused[0]) > 10_000
 
 
 @pytest.mark.parametrize(("model", "window"), [("plan-small-8k", 8_000), ("claude-haiku-5-5", 16_000)])
