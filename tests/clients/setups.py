@@ -23,27 +23,28 @@ MORE = '\n[catalogue]\nurl = ""\n\n[store]\ntimeout_ms = 5000\n'
 def set_up(way, client, home, config, model=None, window=None):
     """Sets a client up in this way, for a proxy with this configuration; yields the words before the client's command.
 
-    The user's files in `home` have to be there before. After `connect`, `disconnect` has to leave them as they were, byte for
-    byte, and nothing of its own."""
+    The user's files in `home` have to be there before: `run` has to leave them alone, and after `connect`, `disconnect` has to
+    leave them as they were, byte for byte, and nothing of its own."""
     settings = home / "plimsoll.toml"
     # What the proxy keeps lies in the home.
     settings.write_text(config.replace('data_dir = "data"', "") + MORE)
+    before = read_settings(home)
     if way == "run":
         yield [binary(), "run", "--config", settings, "--end-unused-ms", "1000"]
-        return
-    command = [binary(), "--config", settings]
-    before = read_files(home)
-    with serving(config, TWO_KEY) as url:
+        written, told = before, "run"
+    else:
+        command = [binary(), "--config", settings]
         names = ["--model", model] if model else []
-        told = ["--window", str(window)] if window else []
-        plimsoll(home, *command, "connect", client, "--write", "--url", url, *names, *told)
-        written = {path for path, text in read_files(home).items() if before.get(path) != text}
-        assert written, f"connect {client} has written nothing"
-        yield []
-    told = plimsoll(home, *command, "disconnect", client)
-    after = read_files(home)
+        names += ["--window", str(window)] if window else []
+        with serving(config, TWO_KEY) as url:
+            plimsoll(home, *command, "connect", client, "--write", "--url", url, *names)
+            written = {path for path, text in read_settings(home).items() if before.get(path) != text}
+            assert written, f"connect {client} has written nothing"
+            yield []
+        told = plimsoll(home, *command, "disconnect", client)
+        assert "was changed" not in told, told
+    after = read_settings(home)
     assert {path: after.get(path) for path in written} == {path: before.get(path) for path in written}, told
-    assert "was changed" not in told, told
 
 
 def plimsoll(home, *command):
@@ -53,10 +54,11 @@ def plimsoll(home, *command):
     return done.stdout
 
 
-def read_files(home):
-    """The files of a home, but for the proxy's own."""
-    files = (path for path in home.rglob("*") if path.is_file() and ".local/state/plimsoll" not in str(path))
-    return {path: path.read_bytes() for path in files}
+def read_settings(home):
+    """The hidden files of a home, but for the proxy's own."""
+    files = (path.relative_to(home) for path in home.glob(".*/**/*") if path.is_file())
+    files = [*files, *(path.relative_to(home) for path in home.glob(".*") if path.is_file())]
+    return {path: (home / path).read_bytes() for path in files if path.parts[:3] != (".local", "state", "plimsoll")}
 
 
 def play(command, home, prompt="", cwd=None, **environment):
