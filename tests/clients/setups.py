@@ -13,6 +13,8 @@ AGENTS = Path(__file__).with_name("agents")
 NODE_MODULES = AGENTS.parents[2] / "target/clients/node/node_modules"
 # Names that agents have for models of both providers, with the window that the settings of the proxy have, in tokens.
 OWN_MODELS = [(messages_provider, "anthropic/claude-opus-5-5", 48_000), (responses_provider, "openai/gpt-5.5", 32_000)]
+# The window that an agent is told, in tokens: its model's, so that it compacts by itself, or one that leaves all to the proxy.
+TOLD = [None, 1_000_000]
 # Seconds for one run.
 LONG = 300
 # Nobody outside is asked, and a busy machine may store slowly.

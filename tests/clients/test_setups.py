@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from harness import bare_providers, messages_provider
-from setups import NODE_MODULES, OWN_MODELS, Reading, play, play_library, set_up
+from setups import NODE_MODULES, OWN_MODELS, TOLD, Reading, play, play_library, set_up
 
 NODE = NODE_MODULES / ".bin/node"
 WINDOW = 16_384
@@ -36,10 +36,9 @@ def test_a_library_of_anthropic(tmp_path, name):
         play_library(*OF_ANTHROPIC[name], tmp_path, provider, provider.settings(), "plan-16k", "scripted")
 
 
-def play_pi(way, home, provider, config, model, key):
+def play_pi(way, home, provider, config, model, key, told=None):
     task = Reading(home / "work", "path")
-    # Told a larger window than the model's, it leaves the history to the proxy.
-    with set_up(way, "pi", home, config, model, window=1_000_000) as before:
+    with set_up(way, "pi", home, config, model, told) as before:
         name = f"plimsoll/{model}" if way == "connect" else model
         command = [*before, NODE.with_name("pi"), "--print", "--no-session", "--model", name, task.text]
         said = play(command, home, cwd=home / "work", PATH=f"{NODE.parent}:{os.environ['PATH']}", PI_OFFLINE="1",
@@ -54,8 +53,10 @@ def test_pi_by_run(tmp_path, provider, model, window):
         play_pi("run", tmp_path, running, running.settings(), model, "scripted")
 
 
-def test_pi_by_connect(tmp_path):
-    (tmp_path / ".pi/agent").mkdir(parents=True)
-    (tmp_path / ".pi/agent/models.json").write_bytes(b'{"providers": { "mine": {"baseUrl": "http://127.0.0.1:9",\n "apiKey": "x" }}}')
+@pytest.mark.parametrize("told", TOLD)
+def test_pi_by_connect(tmp_path, told):
+    file = tmp_path / ".pi/agent/models.json"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b'{"providers": { "mine": {"baseUrl": "http://127.0.0.1:9",\n "apiKey": "x" }}}')
     with bare_providers(WINDOW) as (two, config):
-        play_pi("connect", tmp_path, two, config, "two/model-b", "unused")
+        play_pi("connect", tmp_path, two, config, "two/model-b", "unused", told)

@@ -8,7 +8,7 @@ import pytest
 
 from aider_model import AiderModel
 from harness import Scripted, bare_providers
-from setups import OWN_MODELS, Reading, assert_cut, play, play_library, set_up
+from setups import OWN_MODELS, TOLD, Reading, assert_cut, play, play_library, set_up
 
 PLACE = Path(__file__).resolve().parents[3] / "target/clients/more"
 OPENCODE = PLACE / "node/node_modules/.bin/opencode"
@@ -19,14 +19,13 @@ def test_llama_index(tmp_path):
         play_library(PLACE / "llama/bin/python", "llama_index_agent.py", tmp_path, two, config, "one/model-a", "one-key", True)
 
 
-def play_opencode(way, home, provider, config, model, key):
+def play_opencode(way, home, provider, config, model, key, told=None):
     """It reads files that are together larger than the window, and its shell counts their lines."""
     file = home / ".config/opencode/opencode.json"
     file.parent.mkdir(parents=True)
     file.write_bytes(b'// mine\r\n{"permission": "allow",  "autoupdate": false,\r\n  "share": "disabled",}')
     task = Reading(home / "work", "filePath", description="Counts lines")
-    # Told a larger window than the model's, it leaves the history to the proxy.
-    with set_up(way, "opencode", home, config, model, window=1_000_000) as before:
+    with set_up(way, "opencode", home, config, model, told) as before:
         name = f"plimsoll/{model}" if way == "connect" else model
         said = play([*before, OPENCODE, "run", "--model", name], home, task.text, home / "work", PLIMSOLL_KEY=key,
                     OPENAI_API_KEY=key, ANTHROPIC_API_KEY=key, OPENCODE_DISABLE_MODELS_FETCH="1",
@@ -40,9 +39,10 @@ def test_opencode_by_run(tmp_path, provider, model, window):
         play_opencode("run", tmp_path, running, running.settings(), model, "scripted")
 
 
-def test_opencode_by_connect(tmp_path):
+@pytest.mark.parametrize("told", TOLD)
+def test_opencode_by_connect(tmp_path, told):
     with bare_providers(49_152) as (two, config):
-        play_opencode("connect", tmp_path, two, config, "one/model-a", "one-key")
+        play_opencode("connect", tmp_path, two, config, "one/model-a", "one-key", told)
 
 
 @pytest.mark.parametrize("way", ["run", "connect"])
