@@ -438,16 +438,26 @@ class Two:
             return json.load(answer)
 
 
+TWO_KEY = {"TWO_KEY": "two-key"}
+
+
 @contextmanager
-def two_providers(window=8192):
-    """Starts both providers and the proxy before them; yields a `Two`. The window is in tokens."""
+def bare_providers(window):
+    """Starts both providers; yields a `Two` without a proxy, and the configuration of one. The window is in tokens."""
     script = Path(__file__).with_name("providers.py")
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, str(script), str(window)], stdin=pipe, stdout=pipe) as providers:
         ports = json.loads(providers.stdout.readline())
-        with serving(TWO_PROVIDERS.format(**ports, window=window), {"TWO_KEY": "two-key"}) as url:
-            yield Two(url, ports)
+        yield Two(None, ports), TWO_PROVIDERS.format(**ports, window=window)
         # The providers end with their standard input, which this block closes.
+
+
+@contextmanager
+def two_providers(window=8192):
+    """Starts both providers and the proxy before them; yields a `Two`. The window is in tokens."""
+    with bare_providers(window) as (two, config), serving(config, TWO_KEY) as url:
+        two.url = url
+        yield two
 
 
 MESSAGES = """
@@ -472,6 +482,9 @@ critical_max_tokens = 12000
 context_length = 48000
 
 [models."claude-sonnet-5-5"]
+context_length = 48000
+
+[models."claude-opus-5-5"]
 context_length = 48000
 """
 
@@ -521,8 +534,12 @@ class ScriptedProvider:
     @contextmanager
     def proxy(self, recovery=True, more=""):
         """Starts the binary before it; yields its address, without a path."""
-        with serving(self.config.format(port=self.port, recovery=str(recovery).lower()) + more) as url:
+        with serving(self.settings(recovery) + more) as url:
             yield url
+
+    def settings(self, recovery=True):
+        """The configuration of that proxy."""
+        return self.config.format(port=self.port, recovery=str(recovery).lower())
 
 
 @contextmanager

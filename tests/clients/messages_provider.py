@@ -1,10 +1,10 @@
 """A provider that speaks Anthropic's Messages, as one process, for clients in any language. Prints its port, and
 serves until its standard input closes.
 
-The first word of the model's name chooses the behaviour: `plan` follows the plan of the conversation, `status-429`
+The first word of the model's name chooses the behaviour: `plan` and `claude` follow the plan of the conversation, `status-429`
 fails with this status, `drip` stalls after its first words. `plan-48k` has a window of 48,000 tokens; a model of another
-name has that of the environment's `WINDOW`. `claude-sonnet-5-5` follows the plan too, and its thinking is bound to what
-stood before it. The plan stands in the first user entry:
+name has that of the environment's `WINDOW`. The thinking of `claude-sonnet-5-5` and its like is bound to what stood before
+it. The plan stands in the first user entry:
 `<plan>{"task": "ab12", "steps": [[["lookup", {"number": 1}], ...], ...]}</plan>`. Each step is a list of parallel calls,
 and the newest call in the conversation names the current step, so that a repeated request gets the same answer. The
 model follows a notice that asks for reminders.
@@ -86,7 +86,9 @@ def check_entries(body):
     for at, entry in enumerate(entries):
         if entry["role"] not in ("user", "assistant", "system") or at == 0 and entry["role"] != "user":
             raise Refused(f"messages.{at}: role {entry['role']}")
-        if not entry["content"] or any(not one["text"] for one in of_kind(entry, "text")):
+        # A system entry may do nothing but change the effort; pi sends such.
+        is_empty = not entry["content"] and not (entry["role"] == "system" and "output_config" in entry)
+        if is_empty or any(not one["text"] for one in of_kind(entry, "text")):
             raise Refused(f"messages.{at}: text content blocks must be non-empty")
         results = [one["tool_use_id"] for one in of_kind(entry, "tool_result")]
         first = [one["type"] for one in blocks(entry)[: len(results)]]
@@ -188,7 +190,7 @@ class Answers(Handler):
             tokens = check(self.headers, body)
             if behaviour == "status":
                 raise Refused(f"scripted {detail}", int(detail))
-            if behaviour not in ("plan", "drip") and not is_bound(body["model"]):
+            if behaviour not in ("plan", "claude", "drip"):
                 raise Refused(f"model: {body['model']}", 404)
         except Refused as refused:
             record |= {"status": refused.status, "error": str(refused)}

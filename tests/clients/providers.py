@@ -5,8 +5,9 @@ standard input closes.
 The model of both follows its task. The first user message may contain
 `<plan>{"task": "ab12", "steps": [[["lookup", {"number": 1}], ...], ...]}</plan>`: each step is a list
 of parallel calls, and the newest call in the conversation names the current step, so that a repeated
-request gets the same answer. The model follows a notice that asks for reminders. Without a plan, or
-after its last step, it answers with text.
+request gets the same answer. A compacted conversation has no calls: there the step after the last one that was given
+out is next. The model follows a notice that asks for reminders. Without a plan, or after its last step, it answers with
+text; without tools, with text that has the plan, as a summary would.
 `GET /seen?TASK` returns the requests whose body contains the task's name.
 """
 
@@ -26,25 +27,31 @@ OWN = ("add_reminder", "update_reminder", "delete_reminder", "clear_mind", "reca
 
 lock = threading.Lock()
 seen = []
+# The steps of each task that were given out.
+given_out = {}
 
 
 def obey(body):
     """The model's message: the next step of its plan, a reminder, or text."""
     found = None
     for message in body["messages"]:
-        if message["role"] == "user":
+        if message["role"] in ("user", "assistant"):
             found = found or re.search(r"<plan>(.*?)</plan>", text_of(message), re.DOTALL)
-    if not found or not body.get("tools"):
+    if not found:
         return {"content": WORDS}
+    if not body.get("tools"):
+        # It may be asked for a summary.
+        return {"content": f"{WORDS} {found[0]}"}
     plan = json.loads(found[1])
     ids = [one["id"] for message in body["messages"] for one in message.get("tool_calls") or []]
     done = [int(one.split("_")[2]) + 1 for one in ids if one.startswith(f"call_{plan['task']}_")]
-    at = done[-1] if done else 0
+    at = done[-1] if done else given_out.get(plan["task"], 0)
     if is_asked_for_notes(body):
         note = json.dumps({"content": f"{at} steps are done; the plan stands in the task"})
         return {"content": None, "tool_calls": [call(f"own_{plan['task']}_{at}", "add_reminder", note)]}
     if at >= len(plan["steps"]):
         return {"content": f"{WORDS} Done after {at} steps."}
+    given_out[plan["task"]] = at + 1
     calls = [call(f"call_{plan['task']}_{at}_{nth}", name, json.dumps(arguments))
              for nth, (name, arguments) in enumerate(plan["steps"][at])]
     return {"content": None, "tool_calls": calls}

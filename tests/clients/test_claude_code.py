@@ -14,26 +14,37 @@ import pytest
 
 from bound import bare, list_blocks
 from harness import messages_provider
+from scripted import count_words
+from setups import set_up
 
 CLAUDE = Path(__file__).resolve().parents[2] / "target/clients/claude-code/node_modules/.bin/claude"
 MODEL = "plan-48k"
 # Its thinking is bound to what stood before it.
 BOUND = "claude-sonnet-5-5"
 ALIAS = "sonnet-alias"
+# What it takes where nobody names a model.
+OWN_MODEL = "claude-opus-5-5"
 WINDOW = 48_000
 STEPS = 40
+WITH_WINDOW = """
+[models."{model}"]
+context_length = {window}
+"""
 # Seconds for one run.
 LONG = 240
 
 
-def claude_code(home, url, prompt, model, *more):
-    """Runs Claude Code to its end; its events."""
+def claude_code(home, url, prompt, model, *more, before=()):
+    """Runs Claude Code to its end; its events. Without `url`, nothing here names the proxy or a model: what stands before
+    its command does, or its file."""
     environment = {
-        "PATH": os.environ["PATH"], "HOME": str(home), "ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "scripted",
-        "ANTHROPIC_SMALL_FAST_MODEL": model, "ANTHROPIC_DEFAULT_HAIKU_MODEL": model, "IS_SANDBOX": "1",
+        "PATH": os.environ["PATH"], "HOME": str(home), "ANTHROPIC_API_KEY": "scripted", "IS_SANDBOX": "1",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1", "DISABLE_TELEMETRY": "1"}
-    flags = ["--model", model, "--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions", *more]
-    run = subprocess.run([CLAUDE, "-p", *flags], input=prompt, cwd=home / "work", env=environment,
+    flags = ["--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions", *more]
+    if url:
+        environment |= {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_SMALL_FAST_MODEL": model, "ANTHROPIC_DEFAULT_HAIKU_MODEL": model}
+        flags += ["--model", model]
+    run = subprocess.run([*before, CLAUDE, "-p", *flags], input=prompt, cwd=home / "work", env=environment,
                          capture_output=True, text=True, timeout=LONG, check=False)
     events = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
     assert events, run.stderr
@@ -81,13 +92,13 @@ class Work:
             case _:
                 return [["Write", {"file_path": f"{path}.new", "content": f"note {number}\n"}]]
 
-    def run(self, url, model=MODEL):
+    def run(self, url, model=MODEL, **more):
         plan = json.dumps({"task": self.task, "steps": self.steps})
-        return claude_code(self.home, url, f"Please do this work. <plan>{plan}</plan>", model)
+        return claude_code(self.home, url, f"Please do this work. <plan>{plan}</plan>", model, **more)
 
     def is_done(self):
         """The results of all steps, and the last command saw every edit before it."""
-        quarter = STEPS // 4
+        quarter = len(self.steps) // 4
         found = (self.folder / "found").read_text() if (self.folder / "found").exists() else ""
         return found.count("sun") == quarter and len(list(self.folder.glob("*.new"))) == quarter
 
@@ -110,25 +121,30 @@ def test_it_is_refused_without_the_proxy(provider, work):
     assert not work.is_done()
 
 
-@pytest.mark.parametrize("recovery", [True, False])
-@pytest.mark.parametrize("model", [MODEL, BOUND])
-def test_it_ends_its_work(provider, work, model, recovery):
-    with provider.proxy(recovery) as url:
-        events = work.run(url, model)
-    end, seen = events[-1], provider.seen(work.task)
+def assert_ended(work, events, seen):
+    """The work is done, no request was refused, and the guard cut unnoticed."""
+    end = events[-1]
     assert (end["type"], end["subtype"], end["is_error"]) == ("result", "success", False)
-    assert f"Done after {STEPS} steps" in end["result"]
+    assert f"Done after {len(work.steps)} steps" in end["result"]
     assert work.is_done()
     answered = results(events)
-    assert len(answered) == STEPS
+    assert len(answered) == len(work.steps)
     assert [one for one in answered if one.get("is_error")] == []
     # Its own compaction was not needed.
     assert [one for one in events if one.get("subtype") == "compact_boundary"] == []
     assert [one["error"] for one in seen if one["error"]] == []
     assert "add_reminder" not in json.dumps(events)
-    # The guard cut, and recovery's tools were called.
     sent = [one["tokens"] for one in seen]
-    assert any(after < before for before, after in zip(sent, sent[1:], strict=False)), sent
+    assert any(after < before for before, after in itertools.pairwise(sent)), sent
+
+
+@pytest.mark.parametrize("recovery", [True, False])
+@pytest.mark.parametrize("model", [MODEL, BOUND])
+def test_it_ends_its_work(provider, work, model, recovery):
+    with provider.proxy(recovery) as url:
+        events = work.run(url, model)
+    seen = provider.seen(work.task)
+    assert_ended(work, events, seen)
     own = [one for one in seen if "toolu_own" in one["raw"]]
     assert bool(own) == recovery
     assert len(seen) > STEPS + 1 if recovery else len(seen) == STEPS + 1
@@ -159,6 +175,54 @@ def list_rest(body):
 
 def all_blocks(body):
     return [block for entry in bare(body["messages"]) for block in list_blocks(entry["content"])]
+
+
+@pytest.mark.parametrize(("way", "model"), [("run", OWN_MODEL), ("connect", OWN_MODEL), ("connect", MODEL)])
+def test_it_ends_its_work_as_a_command_sets_it_up(provider, work, way, model):
+    file = work.home / ".claude/settings.json"
+    file.parent.mkdir()
+    file.write_bytes(b'{"env": {"MINE": "1"},\r\n\t"cleanupPeriodDays":9}')
+    named = None if model == OWN_MODEL else model
+    with set_up(way, "claude-code", work.home, provider.settings(), named) as before:
+        events = work.run(None, before=before)
+    seen = provider.seen(work.task)
+    assert_ended(work, events, seen)
+    assert {json.loads(one["raw"])["model"] for one in seen} == {model}
+
+
+def count_tools(one):
+    return count_words([json.loads(one["raw"])["tools"]])
+
+
+@pytest.mark.parametrize("recovery", [True, False])
+@pytest.mark.parametrize("window", [12, 16])
+def test_its_tools_shrink_in_a_small_window(provider, work, window, recovery):
+    """They alone take two thirds of the larger one, and the first request more than it holds."""
+    model = f"plan-small-{window}k"
+    work.steps = work.steps[:12]
+    with provider.proxy(recovery, WITH_WINDOW.format(model=model, window=1_000 * window)) as url:
+        events = work.run(url, model)
+    seen = provider.seen(work.task)
+    # The proxy counts fewer tokens than the provider, and learns that from a refusal.
+    refused = [one for one in seen[:1] if one["error"]]
+    assert bool(refused) == (window == 16)
+    seen = seen[len(refused) :]
+    assert_ended(work, events, seen)
+    assert count_tools(seen[0]) < 4_500
+    assert refused == [] or count_tools(refused[0]) > 10_000
+
+
+@pytest.mark.parametrize(("model", "window"), [("plan-small-8k", 8_000), ("claude-haiku-5-5", 16_000)])
+def test_it_is_told_when_a_window_is_too_small_for_it(work, model, window):
+    """What it sends before any work is more than that, also with short descriptions of its tools, which a model with bound
+    thinking does not get."""
+    with messages_provider(window) as provider, provider.proxy(more=WITH_WINDOW.format(model=model, window=window)) as url:
+        end = work.run(url, model)[-1]
+        seen = provider.seen(work.task)
+    assert end["is_error"]
+    assert end["result"].startswith("Prompt is too long"), end["result"]
+    assert f"the request is ~{seen[-1]['tokens']} tokens (limit {window})" in end["result"]
+    assert len(seen) == 1
 
 
 def test_it_keeps_its_thinking_where_the_proxy_changes_the_name_of_the_model(provider, work):

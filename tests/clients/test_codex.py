@@ -10,11 +10,14 @@ import shutil
 import subprocess
 import urllib.request
 import uuid
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from harness import responses_provider
+from scripted import count_words
+from setups import set_up
 
 CODEX = Path(__file__).resolve().parents[2] / "target/clients/codex/node_modules/.bin/codex"
 # The second has its tools in the input, and one that runs programs.
@@ -42,12 +45,15 @@ supports_websockets = true
 """
 
 
-def codex(home, url, prompt, model, name="scripted", more=""):
-    """Runs Codex to its end; its events."""
-    (home / "config.toml").write_text(CONFIG.format(url=url, model=model, name=name, more=more))
-    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "CODEX_HOME": str(home), "SCRIPTED_KEY": "scripted"}
-    run = subprocess.run([CODEX, "exec", "--json", "--skip-git-repo-check", prompt], cwd=home / "work", env=environment,
-                         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LONG, check=False)
+def codex(home, url, prompt, model, name="scripted", more="", before=()):
+    """Runs Codex to its end; its events. Without `url`, nothing here names the proxy or a model: what stands before its
+    command does, or its file."""
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "CODEX_API_KEY": "scripted"}
+    if url:
+        (home / "config.toml").write_text(CONFIG.format(url=url, model=model, name=name, more=more))
+        environment |= {"CODEX_HOME": str(home), "SCRIPTED_KEY": "scripted"}
+    run = subprocess.run([*before, CODEX, "exec", "--json", "--skip-git-repo-check", prompt], cwd=home / "work",
+                         env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LONG, check=False)
     events = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
     assert events, run.stderr
     return events
@@ -110,7 +116,7 @@ class Work:
     def is_done(self):
         """The last command saw every edit before it."""
         found = (self.folder / "found").read_text() if (self.folder / "found").exists() else ""
-        return found.count("sun") == STEPS // 3
+        return found.count("sun") == len(self.steps) // 3
 
 
 @pytest.fixture(params=MODELS)
@@ -138,28 +144,87 @@ def test_it_is_refused_without_the_proxy(provider, work):
     assert not work.is_done()
 
 
+def assert_ended(work, events, seen, kinds_of_request=frozenset({"turn"})):
+    """The work is done, no request was refused, and the guard cut unnoticed."""
+    assert [one["error"] for one in seen if one["error"]] == []
+    assert events[-1]["type"] == "turn.completed", events[-1]
+    said = [one["item"]["text"] for one in events if one.get("item", {}).get("type") == "agent_message"]
+    assert f"Done after {len(work.steps)} steps" in said[-1]
+    assert work.is_done()
+    # Where that is all, its own compaction was not needed.
+    assert set(kinds(seen)) == kinds_of_request
+    assert "add_reminder" not in json.dumps(events)
+    sent = [one["tokens"] for one in seen]
+    assert any(after < before for before, after in itertools.pairwise(sent)), sent
+
+
 @pytest.mark.parametrize("recovery", [True, False])
 @pytest.mark.parametrize("work", [*MODELS, BOUND], indirect=True)
 def test_it_ends_its_work(provider, work, recovery):
     with provider.proxy(recovery) as url:
         events = work.run(url)
     seen = provider.seen(work.task)
-    assert [one["error"] for one in seen if one["error"]] == []
-    assert events[-1]["type"] == "turn.completed", events[-1]
-    said = [one["item"]["text"] for one in events if one.get("item", {}).get("type") == "agent_message"]
-    assert f"Done after {STEPS} steps" in said[-1]
-    assert work.is_done()
-    # Its own compaction was not needed.
-    assert set(kinds(seen)) == {"turn"}
-    assert "add_reminder" not in json.dumps(events)
-    # The guard cut, and recovery's tools were called.
-    sent = [one["tokens"] for one in seen]
-    assert any(after < before for before, after in zip(sent, sent[1:], strict=False)), sent
+    assert_ended(work, events, seen)
     own = [one for one in seen if "call_own" in one["raw"]]
     assert bool(own) == recovery
     assert len(seen) > STEPS + 1 if recovery else len(seen) == STEPS + 1
     if work.model == BOUND:
         assert_reasoning_is_read_between_cuts(seen)
+
+
+USERS_FILE = b"""# mine
+approval_policy = "never"   # not asked
+sandbox_mode = "danger-full-access"
+[history]
+persistence = "none"
+"""
+
+
+@pytest.mark.parametrize(("way", "model"), [("run", None), ("connect", None), ("connect", BOUND)])
+def test_it_ends_its_work_as_a_command_sets_it_up(provider, tmp_path, way, model):
+    work = Work(tmp_path, BOUND)
+    file = tmp_path / ".codex/config.toml"
+    file.parent.mkdir()
+    file.write_bytes(USERS_FILE)
+    with set_up(way, "codex", tmp_path, provider.settings(), model) as before:
+        events = work.run(None, before=before)
+    seen = provider.seen(work.task)
+    # Told the window of a model, it compacts by itself.
+    assert_ended(work, events, seen, {"turn", "compaction"} if model else {"turn"})
+    assert {json.loads(one["raw"])["model"] for one in seen} == {BOUND}
+
+
+@contextmanager
+def small_provider(window):
+    """The provider's models have this window, and the proxy knows it."""
+    with responses_provider(window) as provider:
+        provider.config = provider.config.replace(str(WINDOW), str(window))
+        yield provider
+
+
+@pytest.mark.parametrize("recovery", [True, False])
+@pytest.mark.parametrize(("work", "window"), [(MODELS[0], 16_000), (MODELS[1], 12_000)], indirect=["work"])
+def test_it_ends_its_work_in_a_small_window(work, window, recovery):
+    """The tools of the second are too large for it, and get shorter once the first request was refused."""
+    work.steps = work.steps[:12]
+    with small_provider(window) as provider, provider.proxy(recovery) as url:
+        events = work.run(url)
+        seen = provider.seen(work.task)
+    sizes = [count_words([json.loads(one["raw"])["input"][0]]) for one in seen]
+    if seen[0]["tokens"] > window:
+        assert sizes[1] < sizes[0] / 2
+        seen = seen[1:]
+    assert_ended(work, events, seen)
+
+
+def test_it_is_told_when_a_window_is_too_small_for_it(tmp_path):
+    """What it sends before any work is more than that, and the tools of this model stay as they are."""
+    work = Work(tmp_path, BOUND)
+    with small_provider(16_000) as provider, provider.proxy() as url:
+        events = work.run(url)
+        seen = provider.seen(work.task)
+    assert events[-1]["type"] == "turn.failed" and "ran out of room" in events[-1]["error"]["message"]
+    assert len(seen) == 1
 
 
 def list_calls(request):
