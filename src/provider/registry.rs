@@ -30,7 +30,7 @@ use super::{
     },
     learnt_windows::{LearntWindows, LessonScope},
     model_lists::{ModelListError, ModelLists},
-    names::{MAX_NAME_BYTES, ModelNameError, ModelNames, ResolvedDeployment},
+    names::{MAX_NAME_BYTES, ModelNameError, ModelNames, ResolvedDeployment, ServedModel},
     overflow::hide_private,
 };
 use crate::config::{Config, Outgoing};
@@ -54,6 +54,16 @@ pub struct Registry {
 
 /// A provider's name, and how many models it listed.
 pub type ModelListResult = (Arc<str>, Result<usize, ModelListError>);
+
+/// What a client asks for.
+struct RequestedName {
+    /// Its name, without a suffix for the long window.
+    asked: String,
+    /// The name at the end of the aliases, without one.
+    name: String,
+    /// Either had the suffix.
+    asks_long_window: bool,
+}
 
 impl Registry {
     /// Sends no request before [`Registry::start`].
@@ -123,9 +133,13 @@ impl Registry {
         if model.len() > MAX_NAME_BYTES {
             return Err(ModelNameError::LongName);
         }
-        let name = self.names.resolve_aliases(model, chosen);
+        let RequestedName {
+            asked,
+            name,
+            asks_long_window,
+        } = self.read_requested_name(model, chosen);
         let configured = self.names.find_deployments(&name, chosen);
-        let asked_is_configured = *name != *model
+        let asked_is_configured = name != asked
             || configured.is_some()
             || chosen.is_none() && self.names.is_redirected(&name);
         let deployments = match configured {
@@ -148,15 +162,35 @@ impl Registry {
                 group.retain(|next| taken.insert(next.served_model.clone()));
                 let targets = group.into_iter().filter_map(|next| {
                     let weight = next.weight;
-                    let target = self.make_target(next, chosen).ok()?;
+                    let mut target = self.make_target(next, chosen).ok()?;
+                    target.asks_long_window = asks_long_window;
                     try_lend_credentials(&mut lent, &target.provider).then_some((target, weight))
                 });
                 targets.collect()
             });
         Ok(ModelCandidates {
             groups: groups.collect(),
+            asked,
             asked_is_configured,
         })
+    }
+
+    /// Follows the aliases of a requested name, and takes the suffix for the long window off it and off what they lead to.
+    fn read_requested_name(&self, model: &str, chosen: Option<&str>) -> RequestedName {
+        let is_listed = |served: &ServedModel| {
+            let provider = self.providers.get(&served.provider);
+            let bounds = |it: &Arc<Provider>| self.listed.find_bounds(&it.endpoint, &served.model);
+            provider.and_then(bounds).is_some()
+        };
+        let take = |name| self.names.take_long_window(name, chosen, is_listed);
+        let asked = take(model).unwrap_or(model);
+        let aliased = self.names.resolve_aliases(asked, chosen);
+        let name = take(&aliased).unwrap_or(&aliased);
+        RequestedName {
+            asks_long_window: asked.len() < model.len() || name.len() < aliased.len(),
+            asked: asked.to_owned(),
+            name: name.to_owned(),
+        }
     }
 
     /// The model to use instead of cutting a conversation, where one is configured and its window
@@ -282,6 +316,7 @@ impl Registry {
             model: served.model,
             settings,
             scope: LessonScope::default(),
+            asks_long_window: false,
             answered: 0,
         };
         target.window = self.current_window(&target);

@@ -158,7 +158,7 @@ fn choose_candidates(
         in_query.names == 0 && run_beside_tasks(parsed.bytes.len(), parse) == 1
     };
     let is_certain = client.is_unlimited() || names_one();
-    if !is_certain || !retain_allowed(&mut candidates, &app.registry, client, model) {
+    if !is_certain || !retain_allowed(&mut candidates, &app.registry, client) {
         return Err(no_such_model(model));
     }
     candidates.retain_checked(|target| check_credentials(parts, &target.provider))?;

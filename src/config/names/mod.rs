@@ -71,6 +71,15 @@ pub fn matches_pattern(pattern: &str, name: &str) -> bool {
     }
 }
 
+/// With this behind its name, clients ask for a model with its window of 1,000,000 tokens, as Claude Code does.
+const LONG_WINDOW: &str = "[1m]";
+
+/// A name without the suffix that asks for the long window, in either case; `None`: it has no such suffix.
+fn strip_long_window(name: &str) -> Option<&str> {
+    let (bare, suffix) = name.split_at_checked(name.len().checked_sub(LONG_WINDOW.len())?)?;
+    (!bare.is_empty() && suffix.eq_ignore_ascii_case(LONG_WINDOW)).then_some(bare)
+}
+
 /// The order among patterns that match a name: the largest is an exact name, else the longest pattern.
 fn rank_pattern(pattern: &str) -> (bool, usize) {
     (!pattern.ends_with('*'), pattern.len())
@@ -106,6 +115,27 @@ impl ModelNames {
             Some(chosen) if name != model && !leads_to(chosen) => model.into(),
             _ => name,
         }
+    }
+
+    /// A name without the suffix that asks for the long window. It is `None` where the name has none, where the settings give
+    /// this very name to a model or an alias, or where `is_listed` knows the model by it.
+    pub fn take_long_window<'m>(
+        &self,
+        name: &'m str,
+        chosen: Option<&str>,
+        is_listed: impl Fn(&ServedModel) -> bool,
+    ) -> Option<&'m str> {
+        let bare = strip_long_window(name)?;
+        let served = self.resolve_model(name, chosen).ok();
+        let is_set = served.is_some_and(|served| {
+            let full = format!("{}/{}", served.provider, served.model);
+            let provider = self.providers.get(&served.provider);
+            self.models.contains_key(&full)
+                || provider.is_some_and(|it| it.models.contains(&served.model))
+                || is_listed(&served)
+        });
+        let is_named = self.models.contains_key(name) || self.aliases.contains_key(name);
+        (!is_set && !is_named).then_some(bare)
     }
 
     /// Follows one alias: the exact one, else the longest pattern. `None` where a name stands for itself, as with

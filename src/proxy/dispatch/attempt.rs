@@ -8,6 +8,7 @@
 //! - with the prompt elsewhere, then without rounds of the proxy's tools, and then without any of recovery's additions,
 //! - without old images,
 //! - asking the provider to drop thinking, and then without thinking ([`super::thinking_remedy`]),
+//! - without the beta that the suffix of the model's name asks for,
 //! - smaller, if the conversation was too long ([`super::overflow_retry`]), or if nobody knows the words of the refusal
 //!   ([`super::unknown_refusal`]).
 //!
@@ -28,6 +29,7 @@ use super::{
     refusal::{Refusal, find_refusal},
     thinking_remedy::ThinkingRemedy,
     unknown_refusal::UnknownRefusal,
+    window_beta::plan_without_window_beta,
 };
 use crate::{
     config::profile::AnswerFilling,
@@ -220,6 +222,10 @@ impl Attempt {
                     self.additions_refused = true;
                     placed.change_plan(request, plan_without_additions);
                 }
+            }
+            Refusal::WindowBeta => {
+                let home = fallbacks.as_deref().and_then(Fallbacks::home);
+                return plan_without_window_beta(request, placed, home);
             }
             Refusal::Summary(_) => placed.change_plan(request, plan_without_block),
             Refusal::Usage => (extras.usage, self.usage_refused) = (false, true),
