@@ -30,7 +30,7 @@ use super::{
     },
     learnt_windows::{LearntWindows, LessonScope},
     model_lists::{ModelListError, ModelLists},
-    names::{MAX_NAME_BYTES, ModelNameError, ModelNames, ResolvedDeployment, ServedModel},
+    names::{MAX_NAME_BYTES, ModelNameError, ModelNames, ResolvedDeployment, strip_long_window},
     overflow::hide_private,
 };
 use crate::config::{Config, Outgoing};
@@ -54,16 +54,6 @@ pub struct Registry {
 
 /// A provider's name, and how many models it listed.
 pub type ModelListResult = (Arc<str>, Result<usize, ModelListError>);
-
-/// What a client asks for.
-struct RequestedName {
-    /// Its name, without a suffix for the long window.
-    asked: String,
-    /// The name at the end of the aliases, without one.
-    name: String,
-    /// Either had the suffix.
-    asks_long_window: bool,
-}
 
 impl Registry {
     /// Sends no request before [`Registry::start`].
@@ -133,13 +123,11 @@ impl Registry {
         if model.len() > MAX_NAME_BYTES {
             return Err(ModelNameError::LongName);
         }
-        let RequestedName {
-            asked,
-            name,
-            asks_long_window,
-        } = self.read_requested_name(model, chosen);
+        let bare = self.strip_suffix(model, chosen);
+        let asked = bare.unwrap_or(model);
+        let name = self.names.resolve_aliases(asked, chosen);
         let configured = self.names.find_deployments(&name, chosen);
-        let asked_is_configured = name != asked
+        let asked_is_configured = *name != *asked
             || configured.is_some()
             || chosen.is_none() && self.names.is_redirected(&name);
         let deployments = match configured {
@@ -163,34 +151,28 @@ impl Registry {
                 let targets = group.into_iter().filter_map(|next| {
                     let weight = next.weight;
                     let mut target = self.make_target(next, chosen).ok()?;
-                    target.asks_long_window = asks_long_window;
+                    target.asks_long_window = bare.is_some();
                     try_lend_credentials(&mut lent, &target.provider).then_some((target, weight))
                 });
                 targets.collect()
             });
         Ok(ModelCandidates {
             groups: groups.collect(),
-            asked,
+            asked: asked.to_owned(),
             asked_is_configured,
         })
     }
 
-    /// Follows the aliases of a requested name, and takes the suffix for the long window off it and off what they lead to.
-    fn read_requested_name(&self, model: &str, chosen: Option<&str>) -> RequestedName {
-        let is_listed = |served: &ServedModel| {
+    /// A requested name without the suffix for the long window; `None` where it has none, or where the settings or the
+    /// provider's list have a model of that very name.
+    fn strip_suffix<'m>(&self, model: &'m str, chosen: Option<&str>) -> Option<&'m str> {
+        let bare = strip_long_window(model)?;
+        let served = self.names.resolve_model(model, chosen).ok();
+        let is_model = served.is_some_and(|served| {
             let provider = self.providers.get(&served.provider);
-            let bounds = |it: &Arc<Provider>| self.listed.find_bounds(&it.endpoint, &served.model);
-            provider.and_then(bounds).is_some()
-        };
-        let take = |name| self.names.take_long_window(name, chosen, is_listed);
-        let asked = take(model).unwrap_or(model);
-        let aliased = self.names.resolve_aliases(asked, chosen);
-        let name = take(&aliased).unwrap_or(&aliased);
-        RequestedName {
-            asks_long_window: asked.len() < model.len() || name.len() < aliased.len(),
-            asked: asked.to_owned(),
-            name: name.to_owned(),
-        }
+            provider.is_some_and(|provider| self.is_spelt_out(provider, &served.model))
+        });
+        (!is_model && !self.names.has_section(model)).then_some(bare)
     }
 
     /// The model to use instead of cutting a conversation, where one is configured and its window

@@ -143,6 +143,16 @@ pub fn check_credentials(parts: &Parts, provider: &Provider) -> Result<(), Failu
     }
 }
 
+/// The bearer token that the provider gets of the client, where it gets no other credential.
+pub fn read_only_token<'a>(app: &App, parts: &'a Parts, provider: &Provider) -> Option<&'a [u8]> {
+    let sent = parts.headers.get(AUTHORIZATION)?;
+    let token = parse_bearer(sent.as_bytes())?;
+    let mut all = list_credentials(&parts.headers, parts.uri.query(), provider);
+    let is_only = all.next().is_some_and(|it| it == token) && all.next().is_none();
+    let passes = passes_credentials(app, parts, provider) && !app.clients.is_key(token);
+    (is_only && passes).then_some(token)
+}
+
 /// Whatever in a request may be a credential for a provider, in headers and query.
 fn list_credentials<'a>(
     headers: &'a HeaderMap,
@@ -158,7 +168,7 @@ fn list_credentials<'a>(
 }
 
 /// Carried by requests with a ChatGPT login, which is none for the API of OpenAI's keys.
-const CHATGPT_ACCOUNT: HeaderName = HeaderName::from_static("chatgpt-account-id");
+pub const CHATGPT_ACCOUNT: HeaderName = HeaderName::from_static("chatgpt-account-id");
 
 /// The provider that a request names: in its path (`named`), in a header, or by a ChatGPT login. `model` is empty where the
 /// request names none.

@@ -212,7 +212,8 @@ async fn a_name_of_the_settings_with_the_suffix_is_a_name() {
         .set(|config| {
             let aliases = [
                 ("short[1m]", "up/m"),
-                ("sonnet", "up/claude-sonnet-4-5[1m]"),
+                ("sonnet", "up/claude-sonnet-4-5"),
+                ("named", "up/named[1m]"),
             ];
             let aliases = aliases.map(|(name, to)| (name.to_owned(), to.to_owned()));
             config.aliases.extend(aliases);
@@ -226,8 +227,9 @@ async fn a_name_of_the_settings_with_the_suffix_is_a_name() {
         ("own[1m]", "own[1m]", false),
         ("short[1m]", "m", false),
         ("up/other[1m]", "other", false),
-        // What an alias leads to means what a client means by it.
-        ("sonnet", "claude-sonnet-4-5", true),
+        ("named", "named[1m]", false),
+        ("up/named[1m]", "named[1m]", false),
+        ("sonnet", "claude-sonnet-4-5", false),
         ("sonnet[1m]", "claude-sonnet-4-5", true),
     ] {
         for format in FORMATS {

@@ -75,7 +75,7 @@ pub fn matches_pattern(pattern: &str, name: &str) -> bool {
 const LONG_WINDOW: &str = "[1m]";
 
 /// A name without the suffix that asks for the long window, in either case; `None`: it has no such suffix.
-fn strip_long_window(name: &str) -> Option<&str> {
+pub(crate) fn strip_long_window(name: &str) -> Option<&str> {
     let (bare, suffix) = name.split_at_checked(name.len().checked_sub(LONG_WINDOW.len())?)?;
     (!bare.is_empty() && suffix.eq_ignore_ascii_case(LONG_WINDOW)).then_some(bare)
 }
@@ -117,25 +117,9 @@ impl ModelNames {
         }
     }
 
-    /// A name without the suffix that asks for the long window. It is `None` where the name has none, where the settings give
-    /// this very name to a model or an alias, or where `is_listed` knows the model by it.
-    pub fn take_long_window<'m>(
-        &self,
-        name: &'m str,
-        chosen: Option<&str>,
-        is_listed: impl Fn(&ServedModel) -> bool,
-    ) -> Option<&'m str> {
-        let bare = strip_long_window(name)?;
-        let served = self.resolve_model(name, chosen).ok();
-        let is_set = served.is_some_and(|served| {
-            let full = format!("{}/{}", served.provider, served.model);
-            let provider = self.providers.get(&served.provider);
-            self.models.contains_key(&full)
-                || provider.is_some_and(|it| it.models.contains(&served.model))
-                || is_listed(&served)
-        });
-        let is_named = self.models.contains_key(name) || self.aliases.contains_key(name);
-        (!is_set && !is_named).then_some(bare)
+    /// Whether the settings have a section or an alias of exactly that name.
+    pub fn has_section(&self, name: &str) -> bool {
+        self.models.contains_key(name) || self.aliases.contains_key(name)
     }
 
     /// Follows one alias: the exact one, else the longest pattern. `None` where a name stands for itself, as with

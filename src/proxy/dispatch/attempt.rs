@@ -37,6 +37,7 @@ use crate::{
     provider::{Payload, summary_refusal::SummaryRefusal, thinking_refusal::ThinkingRefusal},
     proxy::{
         ClientRequest, PlacedRequest,
+        logins::note_answered_login,
         outgoing::clean_answer_headers,
         plan::{
             plan_without_additions, plan_without_block, plan_without_prompt_after_tool,
@@ -318,6 +319,12 @@ async fn send_once(
     calls.calls += 1;
     let answer = answer?;
     if answer.status().is_success() {
+        note_answered_login(
+            &request.app,
+            &request.parts,
+            &target.provider,
+            answer.headers(),
+        );
         let latencies = &request.app.recent;
         latencies.record_latency(&target.provider.name, took);
     }
