@@ -63,7 +63,7 @@ struct AuthClaims {
 
 /// The account of the login that a request carries, if all who may answer it are that login's own host, and the host has
 /// answered this token. `None`: the credential is the account.
-pub fn find_login_account(
+pub(super) fn find_login_account(
     app: &App,
     parts: &Parts,
     candidates: &ModelCandidates,
@@ -91,7 +91,12 @@ pub fn find_login_account(
 }
 
 /// Remembers a login that its host answered in a conversation. `answer`: the head of a 2xx.
-pub fn note_answered_login(app: &App, parts: &Parts, provider: &Provider, answer: &HeaderMap) {
+pub(super) fn note_answered_login(
+    app: &App,
+    parts: &Parts,
+    provider: &Provider,
+    answer: &HeaderMap,
+) {
     let Some(host) = provider.config.find_login_host() else {
         return;
     };

@@ -33,7 +33,7 @@ fn answer_all(seen: &ReceivedRequest) -> Vec<ProviderStep> {
     let path = seen.line.split(' ').nth(1).unwrap();
     let found = format.iter().find(|(at, _)| path == *at);
     let format = found.map_or(Format::Chat, |(_, format)| *format);
-    let body = whole_answer(format, "m", json!("Well."), &[], (50, 3));
+    let body = whole_answer(format, "Well.", &[], (50, 3));
     vec![answer("200 OK", "", body.to_string())]
 }
 
