@@ -2,10 +2,7 @@
 //! beta where the model needs one.
 
 use http::Method;
-use plimsoll::{
-    config::Auth,
-    conversation::{FORMATS, Format},
-};
+use plimsoll::conversation::{FORMATS, Format};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -294,12 +291,8 @@ async fn a_refused_beta_leaves_the_plain_window_to_its_account() {
             answer_all(seen)
         });
         let up = up.await;
-        let proxy = up
-            .proxy()
-            .providers(|it| it.auth = Auth::Client)
-            .start()
-            .await;
-        let model = "up/claude-sonnet-4-5[1m]";
+        let proxy = ProxyBuilder::new().provider("anthropic", &up).start().await;
+        let model = "claude-sonnet-4-5[1m]";
         let own = ("anthropic-beta", "files-api-2025-04-14");
         for count in [2, 3] {
             let headers = [("x-api-key", "sk-poor-account"), own];

@@ -72,12 +72,14 @@ fn answer_login(seen: &ReceivedRequest) -> Vec<ProviderStep> {
     };
     let body = String::from_utf8_lossy(&seen.body);
     let note = [("add_reminder", json!({"content": write_note(token)}))];
-    let calls = match body.contains("\"name\":\"add_reminder\"") && !body.contains(NOTE) {
+    let parsed: Value = serde_json::from_str(&body).unwrap();
+    let mut tools = parsed["tools"].as_array().into_iter().flatten();
+    let calls = match tools.any(|it| it["name"] == PROMPT) && !body.contains(NOTE) {
         true => &note[..],
         false => &[],
     };
     let text = format!("Done, {} bytes.", body.len());
-    let body = whole_answer(format, &text, calls, (11_000, 5));
+    let body = whole_answer(format, &text, calls, (9_200, 5));
     let organization = token.split('-').nth(3).unwrap_or_default();
     let head = format!("anthropic-organization-id: {organization}\r\n");
     vec![answer("200 OK", &head, body)]
