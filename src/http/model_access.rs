@@ -30,16 +30,15 @@ pub fn allows_target(
         || allows_model(registry, client, &target.provider.name, &target.model)
 }
 
-/// Leaves only those deployments of `asked` that the client may use. Returns whether any is left.
+/// Leaves only those deployments of the requested name that the client may use. Returns whether any is left.
 pub fn retain_allowed(
     candidates: &mut ModelCandidates,
     registry: &Registry,
     client: &Client,
-    asked: &str,
 ) -> bool {
-    let is_configured = candidates.asked_is_configured;
+    let (asked, is_configured) = (candidates.asked.clone(), candidates.asked_is_configured);
     candidates
-        .retain_permitted(|target| allows_target(registry, client, asked, is_configured, target))
+        .retain_permitted(|target| allows_target(registry, client, &asked, is_configured, target))
 }
 
 /// The same error for a model that does not exist and one that the client may not use, as at OpenAI.

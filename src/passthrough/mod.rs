@@ -76,6 +76,8 @@ struct ForwardTarget {
     provider: Arc<Provider>,
     /// The provider's name for the model, where the request names one.
     model: Option<String>,
+    /// The betas that the suffix of the model's name asks for, one bit for each.
+    betas: u8,
 }
 
 /// Forwards a request untouched, and its answer.
@@ -231,12 +233,19 @@ impl ForwardRequest<'_> {
         let chosen = ollama.as_deref().map_or(chosen, |it| Some(&*it.name));
         if !named.is_empty() {
             let mut choice = registry.choose_candidates(named, chosen)?;
-            retain_allowed(&mut choice, registry, client, named);
+            retain_allowed(&mut choice, registry, client);
             // Passthrough has no fallbacks, so only the first candidate counts.
             let first = choice.first_by_seed(client_seed(client, headers));
             let target = first.ok_or_else(|| no_such_model(named))?;
             outgoing::check_credentials(self.parts, &target.provider)?;
+            let format = Format::of_request(self.parts.uri.path(), headers);
+            let scope = outgoing::find_lesson_scope(self.app, self.parts, &target, format);
             return Ok(ForwardTarget {
+                betas: if target.asks_long_window {
+                    scope.betas
+                } else {
+                    0
+                },
                 provider: target.provider,
                 model: Some(target.model),
             });
@@ -252,6 +261,7 @@ impl ForwardRequest<'_> {
         Ok(ForwardTarget {
             provider: Arc::clone(provider),
             model: None,
+            betas: 0,
         })
     }
 
@@ -278,6 +288,7 @@ impl ForwardRequest<'_> {
         }
         let mut headers = outgoing::outgoing_headers(app, parts, provider, false);
         headers::place_key(&mut headers, &provider.config, format);
+        outgoing::add_window_betas(&mut headers, target.betas);
         OutgoingRequest {
             method: parts.method.clone(),
             path,

@@ -230,6 +230,16 @@ impl LearntWindows {
         })
     }
 
+    /// The account has a window of so many tokens, whatever it was answered before.
+    pub fn record_window(&self, key: &LessonKey, tokens: u32, now: SystemTime) {
+        self.update_lessons(&key.for_account(), |lessons, max_age| {
+            *lessons = Lessons {
+                window: Some(DatedTokens::new(tokens, now, max_age)),
+                ..Lessons::default()
+            };
+        });
+    }
+
     /// The provider silently cuts prompts to this number of tokens.
     pub fn record_truncation(&self, key: &LessonKey, tokens: u32, now: SystemTime) {
         for key in [&key.for_account(), key] {

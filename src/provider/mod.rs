@@ -24,6 +24,7 @@ mod upstream;
 mod upstream_client;
 mod warnings;
 mod window;
+pub mod window_beta_refusal;
 
 pub use crate::breaker;
 use crate::error::Failure;

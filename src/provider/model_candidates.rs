@@ -13,7 +13,9 @@ use crate::{conversation::Format, error::Failure};
 pub struct ModelCandidates {
     /// The model's deployments with their weights, then those of each fallback; none twice.
     pub(super) groups: Vec<Vec<(Target, u32)>>,
-    /// The requested name is an alias, or a model with deployments. Such a name may be permitted to a
+    /// The requested name, without a suffix for the long window.
+    pub asked: String,
+    /// That name is an alias, or a model with deployments. Such a name may be permitted to a
     /// client by itself, whichever candidate answers.
     pub asked_is_configured: bool,
 }

@@ -30,7 +30,7 @@ use super::{
     },
     learnt_windows::{LearntWindows, LessonScope},
     model_lists::{ModelListError, ModelLists},
-    names::{MAX_NAME_BYTES, ModelNameError, ModelNames, ResolvedDeployment},
+    names::{MAX_NAME_BYTES, ModelNameError, ModelNames, ResolvedDeployment, strip_long_window},
     overflow::hide_private,
 };
 use crate::config::{Config, Outgoing};
@@ -123,9 +123,11 @@ impl Registry {
         if model.len() > MAX_NAME_BYTES {
             return Err(ModelNameError::LongName);
         }
-        let name = self.names.resolve_aliases(model, chosen);
+        let bare = self.strip_suffix(model, chosen);
+        let asked = bare.unwrap_or(model);
+        let name = self.names.resolve_aliases(asked, chosen);
         let configured = self.names.find_deployments(&name, chosen);
-        let asked_is_configured = *name != *model
+        let asked_is_configured = *name != *asked
             || configured.is_some()
             || chosen.is_none() && self.names.is_redirected(&name);
         let deployments = match configured {
@@ -148,15 +150,29 @@ impl Registry {
                 group.retain(|next| taken.insert(next.served_model.clone()));
                 let targets = group.into_iter().filter_map(|next| {
                     let weight = next.weight;
-                    let target = self.make_target(next, chosen).ok()?;
+                    let mut target = self.make_target(next, chosen).ok()?;
+                    target.asks_long_window = bare.is_some();
                     try_lend_credentials(&mut lent, &target.provider).then_some((target, weight))
                 });
                 targets.collect()
             });
         Ok(ModelCandidates {
             groups: groups.collect(),
+            asked: asked.to_owned(),
             asked_is_configured,
         })
+    }
+
+    /// A requested name without the suffix for the long window; `None` where it has none, or where the settings or the
+    /// provider's list have a model of that very name.
+    fn strip_suffix<'m>(&self, model: &'m str, chosen: Option<&str>) -> Option<&'m str> {
+        let bare = strip_long_window(model)?;
+        let served = self.names.resolve_model(model, chosen).ok();
+        let is_model = served.is_some_and(|served| {
+            let provider = self.providers.get(&served.provider);
+            provider.is_some_and(|provider| self.is_spelt_out(provider, &served.model))
+        });
+        (!is_model && !self.names.has_section(model)).then_some(bare)
     }
 
     /// The model to use instead of cutting a conversation, where one is configured and its window
@@ -282,6 +298,7 @@ impl Registry {
             model: served.model,
             settings,
             scope: LessonScope::default(),
+            asks_long_window: false,
             answered: 0,
         };
         target.window = self.current_window(&target);

@@ -8,7 +8,10 @@ use std::{io, sync::Arc};
 
 use tokio_util::sync::CancellationToken;
 
-use super::{plan::LastRequests, replica_sync::ReplicaSync, session_events::SessionEvents};
+use super::{
+    logins::AnsweredLogins, plan::LastRequests, replica_sync::ReplicaSync,
+    session_events::SessionEvents,
+};
 use crate::{
     compaction::SummaryJobs,
     config::Config,
@@ -54,6 +57,7 @@ pub struct App {
     pub recent: Arc<RecentLatencies>,
     pub session_events: Arc<SessionEvents>,
     pub page_link: Arc<PageLink>,
+    pub logins: Arc<AnsweredLogins>,
     pub leases: Arc<Leases>,
     pub tasks: Tasks,
     /// Summaries; a drain does not wait for them.
@@ -108,6 +112,7 @@ impl App {
             recent: Arc::default(),
             session_events: Arc::default(),
             page_link: Arc::default(),
+            logins: Arc::default(),
             leases: Arc::default(),
             tasks: Tasks::default(),
             summary_tasks: Tasks::default(),

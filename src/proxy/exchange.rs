@@ -30,6 +30,7 @@ use super::{
     answer::{answer_compaction, answer_while_waiting, relay_answer},
     client_request::{ParsedRequest, parse_request},
     dispatch::{fallbacks::Fallbacks, send_with_fallbacks},
+    logins::find_login_account,
     outgoing::{check_credentials, choose_provider},
     plan::LastRequest,
     request_options::{RequestClass, RequestOptions},
@@ -106,7 +107,8 @@ pub async fn exchange_body(
     // 5. The session, and what other replicas learnt.
     let headers = &incoming.parts.headers;
     let options = RequestOptions::from_headers(headers, incoming.client.has_recovery());
-    let inherited = inherit_session(app, &incoming, &parsed, options, &record.notes).await;
+    let notes = &record.notes;
+    let inherited = inherit_session(app, &incoming, &parsed, &candidates, options, notes).await;
 
     // 6. The plan, for the first candidate; for the others only when they are asked.
     let shape = incoming.compaction;
@@ -158,7 +160,7 @@ fn choose_candidates(
         in_query.names == 0 && run_beside_tasks(parsed.bytes.len(), parse) == 1
     };
     let is_certain = client.is_unlimited() || names_one();
-    if !is_certain || !retain_allowed(&mut candidates, &app.registry, client, model) {
+    if !is_certain || !retain_allowed(&mut candidates, &app.registry, client) {
         return Err(no_such_model(model));
     }
     candidates.retain_checked(|target| check_credentials(parts, &target.provider))?;
@@ -183,6 +185,7 @@ async fn inherit_session(
     app: &App,
     incoming: &IncomingRequest<'_>,
     parsed: &ParsedRequest,
+    candidates: &ModelCandidates,
     options: RequestOptions,
     notes: &RequestNotes,
 ) -> Option<(InheritedSession, Option<Arc<LastRequest>>)> {
@@ -191,7 +194,11 @@ async fn inherit_session(
     let (headers, sessions) = (&incoming.parts.headers, &app.sessions);
     let client = session::ClientIdentity::from_headers(incoming.client.name.as_deref(), headers);
     let tenants = &sessions.tenants;
-    let tenant = tenants.derive_tenant(client, headers, Some(conversation));
+    let login = || find_login_account(app, &incoming.parts, candidates, conversation);
+    let is_passed_on = matches!(client, session::ClientIdentity::PassedOn(_));
+    let account = if is_passed_on { login() } else { None };
+    let account = account.unwrap_or_else(|| tenants.derive_account(client));
+    let tenant = tenants.derive_tenant_of(account, headers, Some(conversation));
     let hint = SessionHint::from_request(headers, Some(conversation));
     let inherit = sessions.inherit_session(conversation, &tenant, hint.as_ref());
     let mut inherited = inherit.await;

@@ -6,6 +6,7 @@ pub mod client_request;
 pub mod dispatch;
 pub mod exchange;
 pub mod judged_answer;
+mod logins;
 pub mod models;
 pub mod outgoing;
 pub mod plan;

@@ -36,7 +36,7 @@ pub async fn answer_model_list(
     let offered = app.registry.list_offered_by_all_names().into_iter();
     let allowed = offered.filter(|model| may_see(app, client, model));
     let models = allowed.map(|mut model| {
-        look_up_for_client(app, parts, &mut model.target);
+        look_up_for_client(app, parts, &mut model.target, format);
         model_to_json(&model, &app.config.guard, format)
     });
     let data: Vec<Value> = models.collect();
@@ -66,7 +66,7 @@ pub fn answer_model(
     let model = app.registry.find_offered(id);
     let model = model.filter(|model| may_see(app, client, model));
     let mut model = model.ok_or_else(|| no_such_model(id))?;
-    look_up_for_client(app, parts, &mut model.target);
+    look_up_for_client(app, parts, &mut model.target, format);
     let body = model_to_json(&model, &app.config.guard, format);
     Ok(json_response(StatusCode::OK, body.to_string()))
 }

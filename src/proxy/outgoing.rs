@@ -11,10 +11,13 @@ use memchr::memmem;
 
 use super::App;
 use crate::{
-    config::{Auth, profile::read_window_betas},
-    conversation::Format,
+    config::{
+        Auth,
+        profile::{name_window_betas, read_window_betas},
+    },
+    conversation::{Api, Format},
     error::Failure,
-    format::beta_header::{BETA_HEADER, Beta, add_beta},
+    format::beta_header::{BETA_HEADER, Beta, add_beta, add_beta_value},
     http::{
         admission::{self, KEY_PROTOCOL},
         body,
@@ -59,17 +62,27 @@ fn passes_credentials(app: &App, parts: &Parts, provider: &Provider) -> bool {
     matches!(provider.config.auth, Auth::Client) && app.clients.may_pass_credentials(&parts.headers)
 }
 
-/// Looks a window up as it is for the client's account.
-pub fn look_up_for_client(app: &App, parts: &Parts, target: &mut Target) {
-    target.scope = find_lesson_scope(app, parts, &target.provider);
+/// Looks a window up as it is for the client's account in requests of this format.
+pub fn look_up_for_client(app: &App, parts: &Parts, target: &mut Target, format: Format) {
+    target.scope = find_lesson_scope(app, parts, target, format);
     target.window = app.registry.current_window(target);
 }
 
-/// For whom a provider decides how long the prompt of a request may be, whatever the session.
+/// For whom a provider decides how long the prompt of a request may be, whatever the session. The betas are those of the
+/// client, and in Messages those that the suffix of the model's name asks for.
+pub fn find_lesson_scope(app: &App, parts: &Parts, target: &Target, format: Format) -> LessonScope {
+    let mut scope = find_plain_scope(app, parts, &target.provider);
+    if target.asks_long_window && format.api() == Api::Anthropic {
+        scope.betas |= app.registry.find_long_window_betas(target, scope);
+    }
+    scope
+}
+
+/// The same without what the suffix of the model's name asks for.
 ///
 /// SECURITY: what is learnt of one client's account is not applied to another's. Only a keyed digest of the credential is
 /// kept.
-pub fn find_lesson_scope(app: &App, parts: &Parts, provider: &Provider) -> LessonScope {
+pub fn find_plain_scope(app: &App, parts: &Parts, provider: &Provider) -> LessonScope {
     let config = &provider.config;
     let set = config.headers.contains_key(&BETA_HEADER);
     let headers = if set { &config.headers } else { &parts.headers };
@@ -130,6 +143,16 @@ pub fn check_credentials(parts: &Parts, provider: &Provider) -> Result<(), Failu
     }
 }
 
+/// The bearer token that the provider gets of the client, where it gets no other credential.
+pub fn read_only_token<'a>(app: &App, parts: &'a Parts, provider: &Provider) -> Option<&'a [u8]> {
+    let sent = parts.headers.get(AUTHORIZATION)?;
+    let token = parse_bearer(sent.as_bytes())?;
+    let mut all = list_credentials(&parts.headers, parts.uri.query(), provider);
+    let is_only = all.next().is_some_and(|it| it == token) && all.next().is_none();
+    let passes = passes_credentials(app, parts, provider) && !app.clients.is_key(token);
+    (is_only && passes).then_some(token)
+}
+
 /// Whatever in a request may be a credential for a provider, in headers and query.
 fn list_credentials<'a>(
     headers: &'a HeaderMap,
@@ -145,7 +168,7 @@ fn list_credentials<'a>(
 }
 
 /// Carried by requests with a ChatGPT login, which is none for the API of OpenAI's keys.
-const CHATGPT_ACCOUNT: HeaderName = HeaderName::from_static("chatgpt-account-id");
+pub const CHATGPT_ACCOUNT: HeaderName = HeaderName::from_static("chatgpt-account-id");
 
 /// The provider that a request names: in its path (`named`), in a header, or by a ChatGPT login. `model` is empty where the
 /// request names none.
@@ -205,6 +228,11 @@ impl RequestHead {
         Self { path, headers }
     }
 
+    /// The betas of larger windows that the proxy adds to the client's, one bit for each.
+    pub fn added_window_betas(&self, target: &Target) -> u8 {
+        target.scope.betas & !read_window_betas(split_header_list(&self.headers, &BETA_HEADER))
+    }
+
     /// Sends the request, and waits for the head of its answer. `betas`: what the body has that needs a header too.
     ///
     /// # Errors
@@ -217,6 +245,7 @@ impl RequestHead {
         betas: &[Beta],
     ) -> Result<Response<Body>, UpstreamError> {
         let mut headers = self.headers.clone();
+        add_window_betas(&mut headers, self.added_window_betas(target));
         betas.iter().for_each(|beta| add_beta(&mut headers, *beta));
         let outgoing = OutgoingRequest {
             method: Method::POST,
@@ -226,6 +255,13 @@ impl RequestHead {
             model: Some(target.model.clone()),
         };
         send_traced(trace, &target.provider, Some(Operation::Chat), outgoing).await
+    }
+}
+
+/// Adds betas of larger windows, one bit for each, behind those of the client.
+pub fn add_window_betas(headers: &mut HeaderMap, betas: u8) {
+    for beta in name_window_betas(betas) {
+        add_beta_value(headers, beta);
     }
 }
 

@@ -87,6 +87,13 @@ impl Tenants {
         Account::from_bytes(digest.finish())
     }
 
+    /// The account of a login, by what stays the same in it.
+    pub fn derive_login(&self, parts: &[&[u8]]) -> Account {
+        let mut digest = KeyedDigest::new(&self.secret, b"login");
+        parts.iter().for_each(|part| digest.mix_part(1, part));
+        Account::from_bytes(digest.finish())
+    }
+
     /// A word for an account without a name: 8 hexadecimal digits, the same for the same key and no part of any id.
     pub(super) fn label_account(&self, account: &Account) -> String {
         let mut digest = KeyedDigest::new(&self.secret, b"label");
@@ -101,7 +108,16 @@ impl Tenants {
         headers: &HeaderMap,
         conversation: Option<&Conversation>,
     ) -> Tenant {
-        let account = self.derive_account(client);
+        self.derive_tenant_of(self.derive_account(client), headers, conversation)
+    }
+
+    /// The same for an account that is known.
+    pub fn derive_tenant_of(
+        &self,
+        account: Account,
+        headers: &HeaderMap,
+        conversation: Option<&Conversation>,
+    ) -> Tenant {
         let mut digest = KeyedDigest::new(&self.secret, b"tenant");
         digest.mix_part(1, account.as_bytes());
         for (tag, name) in [(2, "user"), (3, "safety_identifier")] {

@@ -2,6 +2,7 @@
 //! credentials. Behind a proxy of the environment, one server stands for both hosts.
 
 mod attacks;
+mod logins;
 
 use std::fs;
 
@@ -59,6 +60,15 @@ async fn start_with(
     set: impl FnOnce(&mut Config),
 ) -> (ScriptedProvider, TunnelProxy, RunningProxy) {
     let up = ScriptedProvider::start_answering(answer_anything).await;
+    start_before(up, server, set).await
+}
+
+/// The same before a server that answers in its own way.
+async fn start_before(
+    up: ScriptedProvider,
+    server: &str,
+    set: impl FnOnce(&mut Config),
+) -> (ScriptedProvider, TunnelProxy, RunningProxy) {
     let hosts = ["api.openai.com", "api.anthropic.com", "chatgpt.com"];
     let tunnel = TunnelProxy::start(up.address, &hosts).await;
     let lines = format!("[server]\nca_file = {:?}\n{server}", tunnel.ca_file());

@@ -37,6 +37,7 @@ mod kill;
 mod known_providers;
 mod known_usage;
 mod limits_by_account;
+mod long_window;
 mod media;
 mod messages_endpoints;
 mod messages_exchange;

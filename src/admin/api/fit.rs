@@ -78,7 +78,8 @@ pub(super) async fn answer_fit(
     };
     let work = indexed.as_ref().map_or(0, Conversation::work_bytes);
     let answer = run_beside_tasks(work.max(bytes.len()) * PASSES, || {
-        let (request, report) = fit_request(app, parts, requester, query.model, bytes, indexed)?;
+        let target = |name: &str| choose_target(app, parts, requester, name, format);
+        let (request, report) = fit_request(app, target, query.model, bytes, indexed)?;
         write_answer(&request, &report)
     })?;
     if !hold.grow(answer.len()) {
@@ -136,8 +137,7 @@ impl FitQuery {
 
 fn fit_request(
     app: &App,
-    parts: &Parts,
-    requester: &Requester,
+    choose_target: impl Fn(&str) -> Result<Target, Failure>,
     given: GivenModel,
     request: Bytes,
     indexed: Result<Conversation, String>,
@@ -146,7 +146,7 @@ fn fit_request(
         Ok(conversation) => conversation.model().map(Into::into).unwrap_or_default(),
         Err(_) => shallow_parse(&request).named.model,
     };
-    let target = match choose_target(app, parts, requester, &name) {
+    let target = match choose_target(&name) {
         Ok(target) => Some(target),
         Err(Failure::ModelNotFound(_)) if given.window.is_some() => None,
         Err(Failure::ModelNotFound(reason)) => {
@@ -185,13 +185,14 @@ fn choose_target(
     parts: &Parts,
     requester: &Requester,
     model: &str,
+    format: Format,
 ) -> Result<Target, Failure> {
     let provider = chosen_provider(&parts.headers);
     let mut choice = app.registry.look_up_candidates(model, provider)?;
-    let is_configured = choice.asked_is_configured;
-    choice.retain_permitted(|target| requester.may_use(app, model, is_configured, target));
+    let (asked, is_configured) = (choice.asked.clone(), choice.asked_is_configured);
+    choice.retain_permitted(|target| requester.may_use(app, &asked, is_configured, target));
     let target = choice.pick_heaviest();
     let mut target = target.ok_or_else(|| no_such_model(model))?;
-    look_up_for_client(app, parts, &mut target);
+    look_up_for_client(app, parts, &mut target, format);
     Ok(target)
 }

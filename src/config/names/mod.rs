@@ -71,6 +71,15 @@ pub fn matches_pattern(pattern: &str, name: &str) -> bool {
     }
 }
 
+/// With this behind its name, clients ask for a model with its window of 1,000,000 tokens, as Claude Code does.
+const LONG_WINDOW: &str = "[1m]";
+
+/// A name without the suffix that asks for the long window, in either case; `None`: it has no such suffix.
+pub(crate) fn strip_long_window(name: &str) -> Option<&str> {
+    let (bare, suffix) = name.split_at_checked(name.len().checked_sub(LONG_WINDOW.len())?)?;
+    (!bare.is_empty() && suffix.eq_ignore_ascii_case(LONG_WINDOW)).then_some(bare)
+}
+
 /// The order among patterns that match a name: the largest is an exact name, else the longest pattern.
 fn rank_pattern(pattern: &str) -> (bool, usize) {
     (!pattern.ends_with('*'), pattern.len())
@@ -106,6 +115,11 @@ impl ModelNames {
             Some(chosen) if name != model && !leads_to(chosen) => model.into(),
             _ => name,
         }
+    }
+
+    /// Whether the settings have a section or an alias of exactly that name.
+    pub fn has_section(&self, name: &str) -> bool {
+        self.models.contains_key(name) || self.aliases.contains_key(name)
     }
 
     /// Follows one alias: the exact one, else the longest pattern. `None` where a name stands for itself, as with

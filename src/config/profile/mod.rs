@@ -7,7 +7,9 @@ mod model_rules;
 use http::Uri;
 use parking_lot::Mutex;
 
-pub use self::model_rules::{find_beta_window, is_other_family, read_window_betas};
+pub use self::model_rules::{
+    find_beta_window, is_other_family, list_window_betas, name_window_betas, read_window_betas,
+};
 use super::Format;
 
 /// What a provider does with a sequence of messages that strict chat templates refuse.

@@ -119,17 +119,30 @@ pub fn read_window_betas<'a>(named: impl Iterator<Item = &'a str>) -> u8 {
 
 /// The window of a model with these betas at a host, in tokens; `None`: they do not change it.
 pub fn find_beta_window(model: &str, betas: u8, base_url: Option<&str>) -> Option<u32> {
+    let betas = betas & list_window_betas(model, base_url);
+    let row = WINDOW_BETAS.get(betas.trailing_zeros() as usize);
+    row.map(|row| row.window)
+}
+
+/// The rows without which a model does not have its larger window at a host, one bit for each.
+pub fn list_window_betas(model: &str, base_url: Option<&str>) -> u8 {
     let host = base_url.and_then(|base_url| Some(read_host(&base_url.parse().ok()?)));
     let model = model.to_ascii_lowercase();
     let rows = WINDOW_BETAS.iter().enumerate();
-    let mut changing = rows.filter(|(at, row)| {
+    let changing = rows.filter(|(_, row)| {
         let (from, until) = row.models;
-        betas & 1 << at != 0
-            && host.as_deref() != Some(row.ended_at)
+        host.as_deref() != Some(row.ended_at)
             && has_rule_of(&model, from)
             && !has_rule_of(&model, until)
     });
-    changing.next().map(|(_, row)| row.window)
+    changing.fold(0, |betas, (at, _)| betas | 1 << at)
+}
+
+/// The names of these rows, as a header has them.
+pub fn name_window_betas(betas: u8) -> impl Iterator<Item = &'static str> {
+    let rows = WINDOW_BETAS.iter().enumerate();
+    let named = rows.filter(move |(at, _)| betas & 1 << at != 0);
+    named.map(|(_, row)| row.name)
 }
 
 /// Families whose reasoning no other family reads, each with the words that name it.

@@ -64,7 +64,41 @@ const CODEX_BACKEND: &str = "/backend-api/codex";
 /// OpenAI publishes these, and does not serve them.
 const OPEN_WEIGHTS: &str = "gpt-oss";
 
+/// The owner of a login that a client sends: whose host it is good at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoginHost {
+    ChatGpt,
+    Anthropic,
+}
+
+impl LoginHost {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ChatGpt => "chatgpt.com",
+            Self::Anthropic => "api.anthropic.com",
+        }
+    }
+}
+
 impl ProviderConfig {
+    /// The login's own host, where this provider is one and gets the client's credentials by TLS. Another host may answer any
+    /// token.
+    pub fn find_login_host(&self) -> Option<LoginHost> {
+        let address: http::Uri = self.base_url.as_deref()?.parse().ok()?;
+        let mut hosts = [LoginHost::ChatGpt, LoginHost::Anthropic].into_iter();
+        let is_own = |it: &LoginHost| {
+            address
+                .host()
+                .is_some_and(|at| at.eq_ignore_ascii_case(it.name()))
+        };
+        let found = hosts.find(is_own)?;
+        let takes_login = match found {
+            LoginHost::ChatGpt => self.takes_chatgpt_login(),
+            LoginHost::Anthropic => self.auth == Auth::Client,
+        };
+        (takes_login && address.scheme_str() == Some("https")).then_some(found)
+    }
+
     /// Whether it serves Anthropic's own API.
     pub fn is_for_anthropic(&self) -> bool {
         self.profile.name == "anthropic"
@@ -132,7 +166,7 @@ pub(in crate::config) fn write_known_sections() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::make_known_providers;
+    use super::{Auth, LoginHost, make_known_providers};
 
     #[test]
     fn each_serves_its_own_models_only() {
@@ -193,6 +227,38 @@ mod tests {
                 "{credential}"
             );
         }
+    }
+
+    #[test]
+    fn a_login_has_its_own_host_by_tls_only() {
+        let known = make_known_providers();
+        let with = |name: &str, base_url: &str| {
+            let mut provider = known[name].clone();
+            provider.base_url = Some(base_url.to_owned());
+            provider.find_login_host()
+        };
+        for (name, host) in [
+            ("chatgpt", Some(LoginHost::ChatGpt)),
+            ("anthropic", Some(LoginHost::Anthropic)),
+            ("openai", None),
+        ] {
+            assert_eq!(known[name].find_login_host(), host, "{name}");
+        }
+        for base_url in [
+            "http://chatgpt.com/backend-api/codex",
+            "https://chatgpt.com/v1",
+            "https://chatgpt.com.example/backend-api/codex",
+            "https://example.com/backend-api/codex",
+            "http://api.anthropic.com/v1",
+            "https://gateway.example/v1",
+            "",
+        ] {
+            assert_eq!(with("chatgpt", base_url), None, "{base_url}");
+            assert_eq!(with("anthropic", base_url), None, "{base_url}");
+        }
+        let mut keyed = known["anthropic"].clone();
+        keyed.auth = Auth::None;
+        assert_eq!(keyed.find_login_host(), None);
     }
 
     #[test]

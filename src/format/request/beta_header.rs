@@ -27,12 +27,17 @@ impl Beta {
 
 /// Adds the value behind those of the client, where it is not there yet.
 pub fn add_beta(headers: &mut HeaderMap, beta: Beta) {
+    add_beta_value(headers, beta.value());
+}
+
+/// The same for a value of a table.
+pub fn add_beta_value(headers: &mut HeaderMap, beta: &'static str) {
     let given = headers.get_all(BETA_HEADER).iter();
     let mut values: Vec<_> = given.filter_map(|value| value.to_str().ok()).collect();
-    if values.iter().any(|value| value.contains(beta.value())) {
+    if values.iter().any(|value| value.contains(beta)) {
         return;
     }
-    values.push(beta.value());
+    values.push(beta);
     if let Ok(value) = HeaderValue::try_from(values.join(",")) {
         headers.insert(BETA_HEADER, value);
     }

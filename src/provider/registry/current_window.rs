@@ -7,11 +7,11 @@ use std::{
 
 use super::{ModelListResult, Registry, Target};
 use crate::{
-    config::profile::find_beta_window,
+    config::profile::{find_beta_window, list_window_betas},
     provider::{
         Bounds, Provider, Window, WindowSource,
         catalogue::SANE_WINDOWS,
-        learnt_windows::{Lesson, RefusedPrompt},
+        learnt_windows::{Lesson, LessonKey, LessonScope, RefusedPrompt},
         window,
     },
 };
@@ -67,6 +67,40 @@ impl Registry {
             false => Some(window),
         });
         window::combine_sources(learnt, listed, settings, found)
+    }
+
+    /// The betas that a request for a model with its window of 1,000,000 tokens needs at its provider, beside those of its
+    /// `scope`; 0 where it needs none, or where the account was refused them.
+    pub fn find_long_window_betas(&self, target: &Target, scope: LessonScope) -> u8 {
+        let base_url = target.provider.config.base_url.as_deref();
+        let betas = list_window_betas(&target.model, base_url) & !scope.betas;
+        let with = LessonScope {
+            betas: scope.betas | betas,
+            ..scope
+        };
+        let key = LessonKey::new(&target.provider.endpoint, &target.model, with);
+        let learnt = self.learnt.find_bounds(&key, 0, SystemTime::now()).window;
+        let is_refused = learnt.is_some_and(|window| window <= self.plain_window(target, scope));
+        if is_refused { 0 } else { betas }
+    }
+
+    /// Learns that the account of a request does not have the betas that its model needs for the long window, so that the
+    /// model has its plain one. `scope`: that of the request without them.
+    pub fn learn_refused_betas(&self, target: &Target, scope: LessonScope) {
+        let plain = self.plain_window(target, scope);
+        let (key, now) = (target.lesson_key(), SystemTime::now());
+        self.learnt.record_window(&key, plain, now);
+    }
+
+    /// The window of a model without a lesson of one session, in tokens.
+    fn plain_window(&self, target: &Target, scope: LessonScope) -> u32 {
+        let mut plain = target.clone();
+        plain.scope = LessonScope {
+            session: None,
+            ..scope
+        };
+        plain.answered = 0;
+        self.current_window(&plain).tokens
     }
 
     /// Asks for the window of a model that a request names, if that is unknown, or only set for a model of an engine: the engine

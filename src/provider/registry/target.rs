@@ -25,6 +25,8 @@ pub struct Target {
     pub settings: ModelConfig,
     /// For whom the window is looked up.
     pub scope: LessonScope,
+    /// The client's name for the model has the suffix for a window of 1,000,000 tokens.
+    pub asks_long_window: bool,
     /// Reported tokens of the session's last answer by this model; 0 if there is none.
     pub answered: u32,
 }

@@ -8,6 +8,7 @@
 //! - with the prompt elsewhere, then without rounds of the proxy's tools, and then without any of recovery's additions,
 //! - without old images,
 //! - asking the provider to drop thinking, and then without thinking ([`super::thinking_remedy`]),
+//! - without the beta that the suffix of the model's name asks for,
 //! - smaller, if the conversation was too long ([`super::overflow_retry`]), or if nobody knows the words of the refusal
 //!   ([`super::unknown_refusal`]).
 //!
@@ -28,6 +29,7 @@ use super::{
     refusal::{Refusal, find_refusal},
     thinking_remedy::ThinkingRemedy,
     unknown_refusal::UnknownRefusal,
+    window_beta::plan_without_window_beta,
 };
 use crate::{
     config::profile::AnswerFilling,
@@ -35,6 +37,7 @@ use crate::{
     provider::{Payload, summary_refusal::SummaryRefusal, thinking_refusal::ThinkingRefusal},
     proxy::{
         ClientRequest, PlacedRequest,
+        logins::note_answered_login,
         outgoing::clean_answer_headers,
         plan::{
             plan_without_additions, plan_without_block, plan_without_prompt_after_tool,
@@ -221,6 +224,10 @@ impl Attempt {
                     placed.change_plan(request, plan_without_additions);
                 }
             }
+            Refusal::WindowBeta => {
+                let home = fallbacks.as_deref().and_then(Fallbacks::home);
+                return plan_without_window_beta(request, placed, home);
+            }
             Refusal::Summary(_) => placed.change_plan(request, plan_without_block),
             Refusal::Usage => (extras.usage, self.usage_refused) = (false, true),
             Refusal::Markers => extras.markers = false,
@@ -312,6 +319,12 @@ async fn send_once(
     calls.calls += 1;
     let answer = answer?;
     if answer.status().is_success() {
+        note_answered_login(
+            &request.app,
+            &request.parts,
+            &target.provider,
+            answer.headers(),
+        );
         let latencies = &request.app.recent;
         latencies.record_latency(&target.provider.name, took);
     }

@@ -182,6 +182,11 @@ impl Fallbacks {
         Some(self.plan_for_candidate(request, target, compaction))
     }
 
+    /// The first candidate.
+    pub fn home(&self) -> Option<&Target> {
+        self.home.as_ref()
+    }
+
     /// Whether this is the first candidate, whose errors are the client's.
     pub fn is_home(&self, target: &Target) -> bool {
         self.home.as_ref().map(Target::id) == Some(target.id())
@@ -311,8 +316,9 @@ impl Fallbacks {
 }
 
 /// Looks a window up for the session and the account of the request. Another request may have learnt a smaller one, too.
-fn look_up_window(request: &ClientRequest, target: &mut Target) {
-    target.scope = find_lesson_scope(&request.app, &request.parts, &target.provider);
+pub(super) fn look_up_window(request: &ClientRequest, target: &mut Target) {
+    let format = request.parsed.format;
+    target.scope = find_lesson_scope(&request.app, &request.parts, target, format);
     if let Some(session) = &request.session {
         let inherited = &session.inherited;
         let state = inherited.state.as_ref();

@@ -15,6 +15,7 @@ pub mod provider_reply;
 mod refusal;
 mod thinking_remedy;
 mod unknown_refusal;
+mod window_beta;
 
 use std::{
     sync::{Arc, atomic::Ordering},

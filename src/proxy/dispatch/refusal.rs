@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::provider_reply::{ProviderReply, SendError, is_stream, read_short};
 use crate::{
-    config::profile::AnswerFilling,
+    config::profile::{AnswerFilling, name_window_betas},
     conversation::Format,
     format::{AnswerEvents, error_body::ErrorBody, refusal::CHAT_TEMPLATE_WORDS},
     provider::{
@@ -25,6 +25,7 @@ use crate::{
         size_refusal::{SizeRefusal, detect_size_refusal, names_bytes},
         summary_refusal::{SummaryRefusal, detect_summary_refusal},
         thinking_refusal::{ThinkingRefusal, detect_thinking_refusal, names_binding, refuses_name},
+        window_beta_refusal::refuses_window_beta,
     },
     proxy::{ClientRequest, PlacedRequest, PlannedRequest},
     relay::{BadAnswer, FirstEvent, peek_first_event},
@@ -57,6 +58,8 @@ pub(super) enum Refusal {
     },
     /// The tokens of this single request, which is beyond a limit of tokens a minute.
     OneRequest(Overflow),
+    /// The beta that the suffix of the model's name asks for.
+    WindowBeta,
     /// Perhaps recovery's additions.
     Additions,
     /// To report the usage of a stream.
@@ -125,6 +128,10 @@ fn judge_error(
     let (status, sent, target) = (reply.answer.status(), reply.sent, &placed.target);
     if sent.usage && refuses_usage(status, text) {
         return Some(Refusal::Usage);
+    }
+    let betas = placed.head.added_window_betas(target);
+    if betas != 0 && refuses_window_beta(status, text, name_window_betas(betas)) {
+        return Some(Refusal::WindowBeta);
     }
     let planned = placed.planned.as_deref();
     if planned.is_some_and(PlannedRequest::has_provider_summary)

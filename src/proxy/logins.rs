@@ -1,0 +1,214 @@
+//! The account of a login whose token is renewed: what stays the same in the login names it, so that a session outlives its
+//! token. A ChatGPT login has the ids of its account and its user in its token. Of a subscription at Anthropic the token is
+//! opaque: the host tells the token's organisation in the head of each answer, and Claude Code the member in the body
+//! (`account_uuid` in `metadata.user_id`).
+//!
+//! SECURITY: the proxy verifies none of this. So an id counts only at the login's own host, in requests that carry the token
+//! there and nowhere else, and only after that host answered this very token, in a conversation, with a 2xx while this proxy
+//! runs. Until then the token is an account of its own, so that nothing that is stored enters its request. Another's ids break
+//! the signature of a token, and the organisation is the host's word; the member of an organisation is the client's. The
+//! account finds sessions only: session API, page and commands go by the credential itself.
+
+use std::num::NonZeroUsize;
+
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use http::{HeaderMap, request::Parts};
+use lru::LruCache;
+use parking_lot::Mutex;
+use serde::Deserialize;
+
+use super::{
+    App,
+    outgoing::{CHATGPT_ACCOUNT, read_only_token},
+};
+use crate::{
+    config::LoginHost,
+    conversation::Conversation,
+    provider::{ModelCandidates, Provider},
+    session::{Account, Tenants, read_login_member},
+};
+
+/// Tokens that are remembered as answered. Beyond this, the one that was used longest ago is forgotten.
+const MAX_ANSWERED: NonZeroUsize = NonZeroUsize::new(4_096).unwrap();
+/// Bytes of the claims of a token, and of an id.
+const MAX_CLAIMS_BYTES: usize = 16 << 10;
+const MAX_ID_BYTES: usize = 256;
+/// How a token of a subscription at Anthropic begins.
+const SUBSCRIPTION: &[u8] = b"sk-ant-oat";
+const ORGANIZATION: &str = "anthropic-organization-id";
+
+/// Which logins their hosts have answered: digests of tokens, each with the account that its host knows.
+#[derive(Debug)]
+pub struct AnsweredLogins(Mutex<LruCache<Account, Account>>);
+
+impl Default for AnsweredLogins {
+    fn default() -> Self {
+        Self(Mutex::new(LruCache::new(MAX_ANSWERED)))
+    }
+}
+
+/// The ids in a token of a ChatGPT login, as far as they name an account.
+#[derive(Deserialize)]
+struct Claims {
+    /// The user: an account may be that of a whole company.
+    sub: String,
+    #[serde(rename = "https://api.openai.com/auth")]
+    auth: AuthClaims,
+}
+
+#[derive(Deserialize)]
+struct AuthClaims {
+    chatgpt_account_id: String,
+}
+
+/// The account of the login that a request carries, if all who may answer it are that login's own host, and the host has
+/// answered this token. `None`: the credential is the account.
+pub(super) fn find_login_account(
+    app: &App,
+    parts: &Parts,
+    candidates: &ModelCandidates,
+    conversation: &Conversation,
+) -> Option<Account> {
+    let provider = &candidates.targets().next()?.provider;
+    let host = provider.config.find_login_host()?;
+    let mut targets = candidates.targets();
+    if !targets.all(|target| target.provider.config.find_login_host() == Some(host)) {
+        return None;
+    }
+    let tenants = &app.sessions.tenants;
+    let token = read_only_token(app, parts, provider)?;
+    let answered = find_answered(app, host, token)?;
+    match host {
+        LoginHost::ChatGpt => {
+            let account = read_chatgpt_account(tenants, &parts.headers, token);
+            account.filter(|account| *account == answered)
+        }
+        LoginHost::Anthropic => {
+            let member = read_login_member(conversation).filter(|it| is_id(it))?;
+            Some(tenants.derive_login(&[b"member", answered.as_bytes(), member.as_bytes()]))
+        }
+    }
+}
+
+/// Remembers a login that its host answered in a conversation. `answer`: the head of a 2xx.
+pub(super) fn note_answered_login(
+    app: &App,
+    parts: &Parts,
+    provider: &Provider,
+    answer: &HeaderMap,
+) {
+    let Some(host) = provider.config.find_login_host() else {
+        return;
+    };
+    let Some(token) = read_only_token(app, parts, provider) else {
+        return;
+    };
+    let tenants = &app.sessions.tenants;
+    let account = match host {
+        LoginHost::ChatGpt => read_chatgpt_account(tenants, &parts.headers, token),
+        LoginHost::Anthropic => {
+            let told = answer.get(ORGANIZATION).and_then(|it| it.to_str().ok());
+            let told = told.filter(|it| is_id(it) && token.starts_with(SUBSCRIPTION));
+            told.map(|told| tenants.derive_login(&[b"organization", told.as_bytes()]))
+        }
+    };
+    if let Some(account) = account {
+        let key = digest_token(tenants, host, token);
+        app.logins.0.lock().put(key, account);
+    }
+}
+
+fn find_answered(app: &App, host: LoginHost, token: &[u8]) -> Option<Account> {
+    let key = digest_token(&app.sessions.tenants, host, token);
+    app.logins.0.lock().get(&key).copied()
+}
+
+fn digest_token(tenants: &Tenants, host: LoginHost, token: &[u8]) -> Account {
+    tenants.derive_login(&[b"token", host.name().as_bytes(), token])
+}
+
+/// The account and the user in the token, where the header names the same account.
+fn read_chatgpt_account(tenants: &Tenants, headers: &HeaderMap, token: &[u8]) -> Option<Account> {
+    let mut named = headers.get_all(CHATGPT_ACCOUNT).iter();
+    let (named, None) = (named.next()?, named.next()) else {
+        return None;
+    };
+    let claims = token.split(|byte| *byte == b'.').nth(1)?;
+    if claims.len() > MAX_CLAIMS_BYTES {
+        return None;
+    }
+    let claims = BASE64_URL_SAFE_NO_PAD.decode(claims).ok()?;
+    let claims: Claims = serde_json::from_slice(&claims).ok()?;
+    let (account, user) = (claims.auth.chatgpt_account_id, claims.sub);
+    let is_whole = is_id(&account) && is_id(&user) && named.as_bytes() == account.as_bytes();
+    is_whole.then(|| tenants.derive_login(&[b"chatgpt", account.as_bytes(), user.as_bytes()]))
+}
+
+fn is_id(text: &str) -> bool {
+    (1..=MAX_ID_BYTES).contains(&text.len()) && !text.bytes().any(|it| it.is_ascii_control())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::session::installation_secret::InstallationSecret;
+
+    fn token(claims: &Value) -> String {
+        let claims = BASE64_URL_SAFE_NO_PAD.encode(claims.to_string());
+        format!("eyJhbGciOiJSUzI1NiJ9.{claims}.signature")
+    }
+
+    #[test]
+    fn a_chatgpt_account_is_that_of_token_and_header() {
+        let tenants = Tenants::new(InstallationSecret::from_bytes([3; 32]));
+        let read = |claims: Value, named: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for named in named {
+                headers.append(CHATGPT_ACCOUNT, named.parse().unwrap());
+            }
+            read_chatgpt_account(&tenants, &headers, token(&claims).as_bytes())
+        };
+        let claims = |account: &str, user: &str, expires: u64| {
+            let auth = json!({"chatgpt_account_id": account, "chatgpt_plan_type": "plus"});
+            json!({"https://api.openai.com/auth": auth, "sub": user, "exp": expires})
+        };
+        let first = read(claims("acct-1", "user-1", 1), &["acct-1"]);
+        assert!(first.is_some());
+        assert_eq!(read(claims("acct-1", "user-1", 2), &["acct-1"]), first);
+        // Colleagues have one account, and are two.
+        let other = read(claims("acct-1", "user-2", 1), &["acct-1"]);
+        assert!(other.is_some() && other != first);
+        for (claims, named) in [
+            (claims("acct-1", "user-1", 1), &["acct-2"][..]),
+            (claims("acct-1", "user-1", 1), &["acct-1", "acct-2"]),
+            (claims("acct-1", "user-1", 1), &[]),
+            (claims("", "user-1", 1), &[""]),
+            (claims("acct-1", "", 1), &["acct-1"]),
+            (claims("acct-1", &"u".repeat(257), 1), &["acct-1"]),
+            (json!({"sub": "user-1"}), &["acct-1"]),
+            (json!(["acct-1"]), &["acct-1"]),
+        ] {
+            assert_eq!(read(claims.clone(), named), None, "{claims} {named:?}");
+        }
+        let headers = HeaderMap::from_iter([(CHATGPT_ACCOUNT, "acct-1".parse().unwrap())]);
+        for text in ["", "a", "..", "a.!.c", "a.W10.c"] {
+            let found = read_chatgpt_account(&tenants, &headers, text.as_bytes());
+            assert_eq!(found, None, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_tokens_that_are_remembered_are_bounded() {
+        let (logins, most) = (AnsweredLogins::default(), MAX_ANSWERED.get());
+        let tenants = Tenants::new(InstallationSecret::from_bytes([3; 32]));
+        let account = tenants.derive_login(&[b"account"]);
+        for at in 0..most + 10 {
+            let token = format!("token {at}");
+            let key = digest_token(&tenants, LoginHost::ChatGpt, token.as_bytes());
+            logins.0.lock().put(key, account);
+        }
+        assert_eq!(logins.0.lock().len(), most);
+    }
+}
