@@ -195,6 +195,21 @@ async fn generated_sessions_keep_their_reasoning() {
     .await;
 }
 
+/// While the provider makes a summary, the proxy's tools may come: it stands for a beginning without them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_late_summary_of_the_provider_keeps_no_thinking_of_a_changed_beginning() {
+    let late = seeds(300).flat_map(|seed| {
+        (1..6).filter_map(move |requests| {
+            let mut session = DrawnSession::new(seed, true);
+            session.summaries_late_by = requests;
+            session.is_summarised_by_provider().then_some(session)
+        })
+    });
+    let (figures, failures) = run_sessions(late, 8, KeptState::Always).await;
+    assert!(figures["requests that begin with the provider's summary"] > 100);
+    assert_eq!(failures, []);
+}
+
 /// Also in the midst of a turn with rounds of the proxy, whose echo cannot be split any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_that_lose_their_state_are_healed() {

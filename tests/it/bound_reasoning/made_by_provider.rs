@@ -307,38 +307,6 @@ async fn sessions_of_any_kind_are_refused_nothing() {
     }
 }
 
-/// While a summary is made, the proxy's tools may come. It stands for a beginning without them.
-#[tokio::test]
-async fn a_late_summary_keeps_no_thinking_of_a_changed_beginning() {
-    for seed in 0..12 {
-        let late = 1 + seed as usize % 3;
-        let mut setup = setup(
-            seed,
-            6_000 + 2_000 * (seed as u32 % 2),
-            SummaryMaker::Provider,
-        );
-        setup.recovery = true;
-        let mut session = setup.start().await;
-        session.agent.result = 100 + 40 * seed as usize;
-        session.log.lock().unwrap().holds_summaries = true;
-        let (mut released, mut waits) = (0, 0);
-        for _ in 0..60 {
-            session.agent.step().await;
-            let log = session.log.lock().unwrap();
-            let bodies = log.exchanges.iter().map(|(body, _)| body);
-            let asked = bodies.filter(|it| !it["compaction"].is_null()).count();
-            waits += usize::from(asked > released);
-            if waits == late {
-                session.provider.release_stalled();
-                (released, waits) = (asked, 0);
-            }
-        }
-        let outcome = session.run(0).await;
-        outcome.check(&format!("seed {seed}"));
-        assert!(outcome.asked[0] > 1 && outcome.blocked > 0, "seed {seed}");
-    }
-}
-
 /// What the client's program says in the midst of the list stays: the part with it is the model's to summarise.
 #[tokio::test]
 async fn a_system_entry_goes_into_no_block() {

@@ -38,8 +38,6 @@ pub(crate) struct BoundLog {
     pub(crate) answers: Vec<usize>,
     /// Each request, and the blocks of its answer: none where it was refused.
     pub(crate) exchanges: Vec<(Value, Vec<Value>)>,
-    /// Each summary on demand waits until it is released.
-    pub(crate) holds_summaries: bool,
 }
 
 /// The provider's list of models, in the form of Anthropic's. No rule knows the names of the newest two.
@@ -135,9 +133,7 @@ impl BoundSettings {
         }
         if !body["compaction"].is_null() {
             let summary = self.model.summarize(&verdict, SUMMARY);
-            let summary = answer("200 OK", "", summary.to_string());
-            let held = log.holds_summaries.then_some(ProviderStep::Stall);
-            return held.into_iter().chain([summary]).collect();
+            return vec![answer("200 OK", "", summary.to_string())];
         }
         self.note_thinking(&body, log);
         let blocks = script(&body, log.requests);

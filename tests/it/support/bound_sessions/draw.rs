@@ -96,6 +96,8 @@ pub(crate) struct DrawnSession {
     /// Percent of the requests that the client repeats to keep the provider's cache warm.
     pub(crate) repeats: u32,
     markers: CacheMarkers,
+    /// Requests that the provider answers before each of its summaries.
+    pub(crate) summaries_late_by: usize,
     summary_maker: SummaryMaker,
     levels: usize,
 }
@@ -151,6 +153,7 @@ impl DrawnSession {
             // Its budget of thinking is above every such cap.
             repeats: events.weighted(&[(70, 0), (30, 25)])
                 * u32::from(has_events && !model.thinks_first),
+            summaries_late_by: Random::for_part(seed, 7).below(4),
             summary_maker: if has_events && events.chance(40) {
                 SummaryMaker::Provider
             } else {
@@ -197,6 +200,17 @@ impl DrawnSession {
         }
     }
 
+    /// Whether summaries are asked for, from a provider that makes them.
+    pub(crate) fn is_summarised_by_provider(&self) -> bool {
+        let mut config = Config::default();
+        self.set_proxy(&mut config);
+        config.compaction.auto
+            && self.summary_maker == SummaryMaker::Provider
+            && self.account.order_fault.is_none()
+            && self.model.checks
+            && self.api == BoundApi::Messages
+    }
+
     pub(crate) fn model_settings(&self) -> ModelConfig {
         let settings = match self.levels {
             0 => model_with_window(self.window),
@@ -237,7 +251,7 @@ impl DrawnSession {
         config.compaction.by = self.summary_maker;
         config.compaction.threshold = random.weighted(&[(50, 0.4), (50, 0.6)]);
         config.compaction.max_summary_tokens = 400;
-        config.compaction.wait = match random.chance(50) {
+        config.compaction.wait = match random.chance(50) && self.summaries_late_by == 0 {
             true => Duration::from_secs(5),
             false => Duration::ZERO,
         };
@@ -265,8 +279,8 @@ impl fmt::Display for DrawnSession {
         )?;
         write!(
             out,
-            "repeats {} %, summaries by {:?} ({:?})",
-            self.repeats, self.summary_maker, self.account.order_fault
+            "repeats {} %, summaries by {:?} ({:?}), late by {}",
+            self.repeats, self.summary_maker, self.account.order_fault, self.summaries_late_by
         )
     }
 }

@@ -160,11 +160,13 @@ impl SessionDrive {
         let mut client = SessionClient::new(&self.session, proxy.client());
         let mut events = Random::for_part(self.session.seed, 6);
         let mut calls = 0;
+        let (mut released, mut answered) = (0, 0);
         for nth in 0..self.session.requests {
             let loses = self.kept == KeptState::Loses && random.chance(15);
             if nth > 0 && (loses || restarts && random.chance(10)) {
                 proxy.stop();
                 proxy.wait_until_gone().await;
+                released = self.log.lock().unwrap().held;
                 if loses {
                     self.store = memory_store();
                     self.log.lock().unwrap().lose_state();
@@ -181,6 +183,12 @@ impl SessionDrive {
             self.log.lock().unwrap().sends_anew();
             let answer = client.ask().await;
             self.check_actions(&answer);
+            let held = self.log.lock().unwrap().held;
+            answered = if held > released { answered + 1 } else { 0 };
+            if answered > self.session.summaries_late_by {
+                self.provider.release_stalled();
+                (released, answered) = (held, 0);
+            }
             while events.chance(self.session.repeats) {
                 self.log.lock().unwrap().is_repeat = true;
                 client.repeat(self.session.api, events.chance(50)).await;

@@ -30,6 +30,8 @@ pub(crate) struct SessionLog {
     pub(crate) too_long: usize,
     pub(crate) summaries: usize,
     pub(crate) provider_summaries: usize,
+    /// Those of them that are late.
+    pub(crate) held: usize,
     /// Requests that begin with a summary of the provider's.
     pub(crate) summarised: usize,
     /// Tokens of results that the provider cleared, of all requests together.
@@ -178,7 +180,10 @@ impl Reply<'_> {
         if summarises {
             self.log.provider_summaries += 1;
             let summary = session.account.summarize(&verdict, SUMMARY);
-            return vec![answer("200 OK", "", summary.to_string())];
+            let summary = answer("200 OK", "", summary.to_string());
+            let held = (session.summaries_late_by > 0).then_some(ProviderStep::Stall);
+            self.log.held += usize::from(held.is_some());
+            return held.into_iter().chain([summary]).collect();
         }
         let key = find_summary_key(&request.body);
         if key.is_none() {
