@@ -14,6 +14,7 @@ mod inspect;
 mod key;
 mod models;
 mod proxy_file;
+mod proxy_socket;
 mod run;
 mod serve;
 mod sessions;

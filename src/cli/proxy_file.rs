@@ -29,6 +29,8 @@ pub(super) struct RunningProxy {
     /// The settings file that it has read.
     pub(super) settings: Option<PathBuf>,
     pub(super) secret: LeaseSecret,
+    /// By what name it gives its listening socket to keepers ([`super::proxy_socket`]). `None`: `plimsoll run` has not started it.
+    pub(super) socket: Option<String>,
 }
 
 impl RunningProxy {

@@ -25,7 +25,7 @@ impl HeldProxy {
         let mut nonce = [0; 16];
         getrandom::fill(&mut nonce).ok()?;
         let nonce = hex::encode(nonce);
-        let prove = |side| secret.prove(side, address.port(), nonce.as_bytes());
+        let prove = |side| secret.prove(side, address, nonce.as_bytes());
         let client = begin_http_client().connect_timeout(within).build().ok()?;
         let ask = client
             .get(format!("http://{address}{LEASE_PATH}"))
@@ -34,7 +34,7 @@ impl HeldProxy {
             .send();
         let answer = tokio::time::timeout(within, ask).await.ok()?.ok()?;
         let proof = answer.headers().get(PROOF_HEADER)?.as_bytes();
-        let is_proved = secret.check(Side::Listens, address.port(), nonce.as_bytes(), proof);
+        let is_proved = secret.check(Side::Listens, address, nonce.as_bytes(), proof);
         (is_proved && answer.status() == StatusCode::OK).then_some(Self {
             address,
             process: proxy.process,
