@@ -93,6 +93,9 @@ enum CommandError {
     },
     #[error("the proxy could not be started: {}", crate::error::format_error_chain(.0))]
     Start(io::Error),
+    /// The error, and what is known of the other proxy.
+    #[error("{0}\nThat is {1}")]
+    OtherProxy(Box<Self>, String),
     #[cfg(feature = "simulated")]
     #[error("the demo ended early: the proxy did not answer: {0}")]
     Demo(reqwest::Error),

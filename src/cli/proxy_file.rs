@@ -40,6 +40,22 @@ impl RunningProxy {
         Some(std::path::absolute(file).unwrap_or_else(|_| file.clone()))
     }
 
+    /// Who it is, and what to do where it is in the way.
+    pub(super) fn describe(&self) -> String {
+        let Self {
+            address, process, ..
+        } = self;
+        match self.socket {
+            Some(_) => format!(
+                "the proxy of `plimsoll run` at http://{address} (process {process}), which ends a minute after its last client: \
+                 use that one, or stop it (kill {process})"
+            ),
+            None => format!(
+                "the proxy at http://{address} (process {process}): use that one, or stop it (kill {process})"
+            ),
+        }
+    }
+
     /// The proxy that the data directory names. It may have ended: only a lease tells.
     pub(super) fn read(data_dir: &Path) -> Option<Self> {
         let path = data_dir.join(FILE_NAME);

@@ -19,7 +19,10 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use self::environment::prepare_client;
-pub(super) use self::keep::{KeepArgs, keep};
+pub(super) use self::{
+    keep::{KeepArgs, keep},
+    lease::find_running,
+};
 use super::{CommandError, CommandResult};
 use crate::config::{Environment, Flags};
 

@@ -19,10 +19,11 @@ use super::{
     CommandError, CommandResult, find_reachable,
     proxy_file::{ProxyFile, RunningProxy},
     proxy_socket::{SocketOffer, take_input},
+    run::find_running,
 };
 use crate::{
     CurrentConfig,
-    config::{Auth, ConfigWatcher, Environment, Flags, LoadedConfig},
+    config::{Auth, ConfigWatcher, DataDir, Environment, Flags, LoadedConfig},
     http::lease::{LeaseSecret, Leases},
     provider::fit_body_to_windows,
     proxy::App,
@@ -57,7 +58,13 @@ pub(super) fn run(args: &ServeArgs, flags: &Flags, environment: &Environment) ->
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.enable_all().thread_keep_alive(KEEP_ALIVE);
     let runtime = builder.build().map_err(CommandError::Start)?;
-    let served = runtime.block_on(serve_until_stopped(loaded, watch, args));
+    let data_dir = loaded.config.server.data_dir.clone();
+    let served = runtime.block_on(async {
+        match serve_until_stopped(loaded, watch, args).await {
+            Err(error) => Err(name_other_proxy(error, &data_dir).await),
+            served => served,
+        }
+    });
     // A second stop signal ends the process at once, even while a blocking task waits for the disk.
     runtime.shutdown_background();
     served
@@ -128,6 +135,23 @@ async fn serve_until_stopped(
     }
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Says which proxy has the address or the data directory that this one needs.
+async fn name_other_proxy(error: CommandError, data_dir: &DataDir) -> CommandError {
+    let wanted = match &error {
+        CommandError::AddressInUse(address) => Some(find_reachable(*address)),
+        CommandError::Start(error) if error.kind() == io::ErrorKind::ResourceBusy => None,
+        _ => return error,
+    };
+    let other = match data_dir.path() {
+        Some(path) => find_running(path).await,
+        None => None,
+    };
+    match other.filter(|it| wanted.is_none_or(|wanted| wanted == it.address)) {
+        Some(other) => CommandError::OtherProxy(Box::new(error), other.describe()),
+        None => error,
+    }
 }
 
 pub(super) async fn bind_listener(address: SocketAddr) -> Result<TcpListener, CommandError> {

@@ -1,6 +1,6 @@
 //! Takes and holds a lease of a proxy: see `src/http/lease.rs`.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, path::Path, time::Duration};
 
 use reqwest::{Response, StatusCode};
 
@@ -9,6 +9,16 @@ use crate::{
     http::lease::{LEASE_PATH, NONCE_HEADER, PROOF_HEADER, Side},
     provider::begin_http_client,
 };
+
+/// For the proof of a proxy that is only to be named.
+const NAMED_WITHIN: Duration = Duration::from_secs(2);
+
+/// The proxy that a data directory names, if it runs.
+pub(in crate::cli) async fn find_running(data_dir: &Path) -> Option<RunningProxy> {
+    let proxy = RunningProxy::read(data_dir)?;
+    HeldProxy::take(&proxy, NAMED_WITHIN).await?;
+    Some(proxy)
+}
 
 /// A proxy that has proved to know the secret. It does not end for lack of clients while this value lives.
 pub(super) struct HeldProxy {

@@ -114,3 +114,38 @@ async fn without_a_home_or_with_one_that_is_read_only_each_client_has_a_proxy_of
         wait_until(async || is_closed(address).await).await;
     }
 }
+
+#[tokio::test]
+async fn a_proxy_of_run_is_named_where_it_is_in_the_way() {
+    let home = Home::new();
+    let mut client = home.run(STAYS);
+    let address = client.address().await;
+    let name = format!(
+        "the proxy of `plimsoll run` at http://{address} (process {}), which ends a minute after its last client: use that one, \
+         or stop it (kill {0})",
+        home.process()
+    );
+    let plimsoll = async |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        at_home(&mut command, home.folder.path())
+            .envs(NO_CATALOGUE)
+            .env("PLIMSOLL_SERVER__KNOWN_PROVIDERS", "false")
+            .current_dir("/")
+            .args(arguments);
+        finish(&mut command).await
+    };
+    let (status, _, said) = plimsoll(&["--listen", "127.0.0.1:0"]).await;
+    assert_eq!(status.code(), Some(1));
+    assert!(said.contains("in use by another process"), "{said}");
+    assert!(said.ends_with(&format!("\nThat is {name}\n")), "{said}");
+    let (status, _, said) = plimsoll(&["--listen", &address.to_string()]).await;
+    assert_eq!(status.code(), Some(1));
+    assert!(said.contains("the address is in use"), "{said}");
+    assert!(said.ends_with(&format!("\nThat is {name}\n")), "{said}");
+    let (_, printed, said) = plimsoll(&["doctor", "--listen", "127.0.0.1:0"]).await;
+    let warning = format!(
+        "another process uses the sessions in {}: {name}\n",
+        home.data().display()
+    );
+    assert!(printed.contains(&warning), "{printed}{said}");
+}
