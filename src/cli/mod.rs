@@ -99,6 +99,8 @@ enum CommandError {
     #[cfg(feature = "simulated")]
     #[error("the demo ended early: the proxy did not answer: {0}")]
     Demo(reqwest::Error),
+    #[error("the client could not be started: {0}")]
+    Client(io::Error),
     /// An exit code, and a message, unless the output or another process has said it.
     #[error("{1}")]
     Exit(u8, String),

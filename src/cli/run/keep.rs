@@ -20,6 +20,7 @@ use self::processes::{is_running, stop_client, wait_for_client};
 use super::{
     KeptProxy, Limits,
     lease::HeldProxy,
+    say,
     start::{open_private, start_proxy},
 };
 use crate::{
@@ -329,9 +330,4 @@ impl Keeper<'_> {
 /// Whether a proxy listened there whose socket keepers may hold.
 fn was_of_run(recorded: Option<&RunningProxy>, address: SocketAddr) -> bool {
     recorded.is_some_and(|proxy| proxy.address == address && proxy.socket.is_some())
-}
-
-fn say(message: &str) {
-    // Where standard error is closed, nobody reads.
-    let _ = writeln!(io::stderr().lock(), "plimsoll: {message}");
 }
