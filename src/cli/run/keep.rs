@@ -182,8 +182,13 @@ impl Keeper<'_> {
         let Some(proxy) = recorded.filter(|proxy| !is_gone(proxy)) else {
             return Ok(None);
         };
-        let is_slow = ended.is_none() && is_running(proxy.process);
-        let within = if is_slow { FOUND_WITHIN } else { AGAIN_WITHIN };
+        // Without the socket, somebody else may listen there, and get what the client sends meanwhile.
+        let is_safe = ended.is_none() || self.socket.is_some();
+        let within = if is_safe && is_running(proxy.process) {
+            FOUND_WITHIN
+        } else {
+            AGAIN_WITHIN
+        };
         let Some(held) = HeldProxy::take(proxy, within).await else {
             return Ok(None);
         };

@@ -204,7 +204,7 @@ async fn clients_without_names_of_their_own_get_all_models_as_connect_writes_the
 #[tokio::test]
 async fn nothing_is_told_where_a_client_is_served_or_cannot_be() {
     let anthropic = format!(
-        "{LOCAL}models = [\"qwen3\"]\n[providers.anthropic]\nbase_url = \"http://127.0.0.1:1/v1\"\nmodels = [\"claude-*\"]\n"
+        "{LOCAL}models = [\"qwen3\"]\n[providers.anthropic]\nbase_url = \"http://127.0.0.1:1/v1\"\nauth = \"client\"\nmodels = [\"claude-*\"]\n"
     );
     for settings in ["", &anthropic] {
         let client = Client::new(settings);
