@@ -92,12 +92,30 @@ async fn without_proxy_and_keeper_the_port_is_free_and_the_next_client_brings_th
     client.end_with(0).await;
 }
 
+/// The inode of a listening socket, as `/proc/net/tcp` has it.
+fn find_inode(address: SocketAddr) -> String {
+    let (port, listens) = (format!(":{:04X}", address.port()), "0A");
+    let sockets = fs::read_to_string("/proc/net/tcp").unwrap();
+    let mut sockets = sockets
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let found = sockets.find(|socket| socket[1].ends_with(&port) && socket[3] == listens);
+    found.unwrap()[9].to_owned()
+}
+
 #[tokio::test]
 async fn the_client_has_no_socket_of_the_proxy() {
     let home = Home::new();
-    let script = r#"for file in /proc/$$/fd/*; do readlink "$file"; done"#;
-    let (status, printed, said) = finish(home.command(STAYS).args(["sh", "-c", script])).await;
-    assert!(status.success(), "{said}");
-    assert!(printed.contains("pipe:"), "{printed}");
-    assert!(!printed.contains("socket:"), "{printed}");
+    let script = r#"echo "$OPENAI_BASE_URL"; for file in /proc/$$/fd/*; do readlink "$file"; done; echo end; read line"#;
+    let mut client = Running::start(home.command(STAYS).args(["sh", "-c", script]));
+    let socket = format!("socket:[{}]", find_inode(client.address().await));
+    let mut files = Vec::new();
+    while files.last().is_none_or(|file| file != "end") {
+        files.push(client.line().await);
+    }
+    assert!(files.len() > 3 && !files.contains(&socket), "{files:?}");
+    let keeper = find_keeper(&client);
+    let mut kept = fs::read_dir(format!("/proc/{keeper}/fd")).unwrap();
+    let is_it = |link: PathBuf| link.to_str() == Some(&*socket);
+    assert!(kept.any(|file| fs::read_link(file.unwrap().path()).is_ok_and(is_it)));
 }
