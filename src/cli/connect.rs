@@ -22,7 +22,7 @@ use super::{
 use crate::config::{Config, Environment, Flags, load_config};
 
 mod list;
-mod models;
+pub(super) mod models;
 
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct ConnectArgs {
@@ -38,12 +38,8 @@ pub(super) struct ConnectArgs {
     /// List what points to the proxy
     #[arg(long, conflicts_with_all = ["client", "write", "dry_run"])]
     list: bool,
-    /// A model for the client, the first one to begin with [default: the proxy's, or the client's own]
-    #[arg(long, value_name = "NAME")]
-    model: Vec<String>,
-    /// The window that the client is told, in tokens; above the model's, only the proxy keeps to it [default: the model's]
-    #[arg(long, value_name = "TOKENS")]
-    window: Option<u64>,
+    #[command(flatten)]
+    models: models::ModelArgs,
     /// Where the proxy is [default: the address that the settings have it listen on]
     #[arg(long, value_name = "ADDRESS")]
     url: Option<String>,
@@ -71,7 +67,12 @@ pub(super) fn run(
         return list::write_list(base, &config, environment, out);
     };
     let client = named_client(name)?;
-    let chosen = models::choose(client, args, base, &config, environment)?;
+    let source = models::ModelSource {
+        base,
+        config: &config,
+        key: environment.get_variable(&args.key_env),
+    };
+    let chosen = source.choose(client, &args.models)?;
     writeln!(
         out,
         "{} asks for {}; its base URL:",

@@ -13,7 +13,7 @@ use std::{cmp::Reverse, io::Write};
 use serde::Serialize;
 use serde_json::json;
 
-use super::{CommandError, CommandResult, block_on, check};
+use super::{CommandError, CommandResult, block_on, check, run::find_running};
 use crate::{
     config::{Environment, Flags, LoadedConfig, Problem, load_config},
     provider::Registry,
@@ -153,7 +153,11 @@ async fn examine(
     let listener = machine::find_listener(config.server.listen).await;
     let mut found = vec![machine::check_listener(config, &listener)];
     found.extend(machine::check_settings_file(loaded));
-    found.extend(machine::check_data_dir(config, &listener));
+    let other = match config.server.data_dir.path() {
+        Some(path) if listener != machine::Listener::Plimsoll => find_running(path).await,
+        _ => None,
+    };
+    found.extend(machine::check_data_dir(config, &listener, other.as_ref()));
     found.extend(machine::check_key_variables(config, environment));
     found.extend(machine::check_environment_proxy(config));
     found.extend(store::find_server_fault(&config.store).await.map(|cause| {

@@ -14,6 +14,7 @@ mod inspect;
 mod key;
 mod models;
 mod proxy_file;
+mod proxy_socket;
 mod run;
 mod serve;
 mod sessions;
@@ -92,9 +93,14 @@ enum CommandError {
     },
     #[error("the proxy could not be started: {}", crate::error::format_error_chain(.0))]
     Start(io::Error),
+    /// The error, and what is known of the other proxy.
+    #[error("{0}\nThat is {1}")]
+    OtherProxy(Box<Self>, String),
     #[cfg(feature = "simulated")]
     #[error("the demo ended early: the proxy did not answer: {0}")]
     Demo(reqwest::Error),
+    #[error("the client could not be started: {0}")]
+    Client(io::Error),
     /// An exit code, and a message, unless the output or another process has said it.
     #[error("{1}")]
     Exit(u8, String),

@@ -29,6 +29,8 @@ pub(super) struct RunningProxy {
     /// The settings file that it has read.
     pub(super) settings: Option<PathBuf>,
     pub(super) secret: LeaseSecret,
+    /// By what name it gives its listening socket to keepers ([`super::proxy_socket`]). `None`: `plimsoll run` has not started it.
+    pub(super) socket: Option<String>,
 }
 
 impl RunningProxy {
@@ -36,6 +38,22 @@ impl RunningProxy {
     pub(super) fn name_settings(loaded: &LoadedConfig) -> Option<PathBuf> {
         let file = loaded.file.as_ref()?;
         Some(std::path::absolute(file).unwrap_or_else(|_| file.clone()))
+    }
+
+    /// Who it is, and what to do where it is in the way.
+    pub(super) fn describe(&self) -> String {
+        let Self {
+            address, process, ..
+        } = self;
+        match self.socket {
+            Some(_) => format!(
+                "the proxy of `plimsoll run` at http://{address} (process {process}), which ends a minute after its last client: \
+                 use that one, or stop it (kill {process})"
+            ),
+            None => format!(
+                "the proxy at http://{address} (process {process}): use that one, or stop it (kill {process})"
+            ),
+        }
     }
 
     /// The proxy that the data directory names. It may have ended: only a lease tells.

@@ -7,27 +7,37 @@
 mod environment;
 mod keep;
 mod lease;
+mod overriding;
 mod start;
 
 use std::{
     ffi::OsString,
-    io::{self, BufRead as _, BufReader},
+    io::{self, BufRead as _, BufReader, Write as _},
     path::PathBuf,
     process::{Child, Command, Stdio},
 };
 
 use serde::{Deserialize, Serialize};
 
-use self::environment::prepare_client;
-pub(super) use self::keep::{KeepArgs, keep};
-use super::{CommandError, CommandResult};
-use crate::config::{Environment, Flags};
+use self::environment::{has_choice, name_of, prepare_client};
+pub(super) use self::{
+    keep::{KeepArgs, keep},
+    lease::find_running,
+};
+use super::{
+    CommandError, CommandResult,
+    clients::{Values, find_client},
+    connect::models::{ModelArgs, ModelSource},
+};
+use crate::config::{Environment, Flags, load_config};
 
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct RunArgs {
     /// The client's program and its arguments, such as `claude` or `codex exec "..."`
     #[arg(required = true, trailing_var_arg = true, value_name = "CLIENT")]
     command: Vec<OsString>,
+    #[command(flatten)]
+    models: ModelArgs,
     #[command(flatten)]
     limits: Limits,
 }
@@ -66,8 +76,41 @@ pub(super) fn run(args: &RunArgs, flags: &Flags, environment: &Environment) -> C
         let code = code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
         return Err(CommandError::Exit(code.max(1), String::new()));
     };
-    let client = prepare_client(program, own, &kept, environment).map_err(CommandError::Start)?;
-    become_client(client, keeper)
+    let models = choose_models(args, own, &kept, flags, environment)?;
+    for warning in overriding::find_warnings(program, &kept.base, environment) {
+        say(&warning);
+    }
+    let client = prepare_client(program, own, &kept, &models, environment);
+    become_client(client.map_err(CommandError::Client)?, keeper)
+}
+
+fn choose_models(
+    args: &RunArgs,
+    own: &[OsString],
+    kept: &KeptProxy,
+    flags: &Flags,
+    environment: &Environment,
+) -> Result<Vec<Values>, CommandError> {
+    let config = load_config(flags, environment)?.config;
+    let source = ModelSource {
+        base: &kept.base,
+        config: &config,
+        key: environment.get_variable("PLIMSOLL_KEY"),
+    };
+    let name = args.command.first().map(|program| name_of(program));
+    let client = name.and_then(|name| find_client(&name));
+    let client = client.and_then(|client| client.run.as_ref().map(|run| (client, run)));
+    let has_choice = client.is_some_and(|(_, run)| has_choice(run, own, environment));
+    let chosen = source.choose_for_run(client, &args.models, has_choice)?;
+    if let Some(said) = &chosen.said {
+        say(said);
+    }
+    Ok(chosen.values)
+}
+
+fn say(message: &str) {
+    // Where standard error is closed, nobody reads.
+    let _ = writeln!(io::stderr().lock(), "plimsoll: {message}");
 }
 
 /// SECURITY: the keeper gets nothing but the settings' flags; the client's arguments may hold keys.

@@ -5,6 +5,7 @@ mod signals;
 
 use std::{
     io::{self, IsTerminal as _, Write as _},
+    net::SocketAddr,
     sync::Arc,
     time::Duration,
 };
@@ -17,10 +18,12 @@ use self::signals::{Signals, wait_for_second_stop};
 use super::{
     CommandError, CommandResult, find_reachable,
     proxy_file::{ProxyFile, RunningProxy},
+    proxy_socket::{SocketOffer, take_input},
+    run::find_running,
 };
 use crate::{
     CurrentConfig,
-    config::{Auth, ConfigWatcher, Environment, Flags, LoadedConfig},
+    config::{Auth, ConfigWatcher, DataDir, Environment, Flags, LoadedConfig},
     http::lease::{LeaseSecret, Leases},
     provider::fit_body_to_windows,
     proxy::App,
@@ -41,6 +44,10 @@ pub(super) struct ServeArgs {
     /// End when nobody has used the proxy for this long
     #[arg(long, hide = true, value_name = "MILLISECONDS")]
     end_unused_ms: Option<u64>,
+    // The socket is bound to the address of `--listen`.
+    /// Listen on the socket that is the standard input
+    #[arg(long, hide = true)]
+    listen_on_input: bool,
 }
 
 pub(super) fn run(args: &ServeArgs, flags: &Flags, environment: &Environment) -> CommandResult {
@@ -51,8 +58,13 @@ pub(super) fn run(args: &ServeArgs, flags: &Flags, environment: &Environment) ->
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.enable_all().thread_keep_alive(KEEP_ALIVE);
     let runtime = builder.build().map_err(CommandError::Start)?;
-    let end_unused = args.end_unused_ms.map(Duration::from_millis);
-    let served = runtime.block_on(serve_until_stopped(loaded, watch, end_unused));
+    let data_dir = loaded.config.server.data_dir.clone();
+    let served = runtime.block_on(async {
+        match serve_until_stopped(loaded, watch, args).await {
+            Err(error) => Err(name_other_proxy(error, &data_dir).await),
+            served => served,
+        }
+    });
     // A second stop signal ends the process at once, even while a blocking task waits for the disk.
     runtime.shutdown_background();
     served
@@ -61,22 +73,27 @@ pub(super) fn run(args: &ServeArgs, flags: &Flags, environment: &Environment) ->
 async fn serve_until_stopped(
     loaded: LoadedConfig,
     watch: ConfigWatcher,
-    end_unused: Option<Duration>,
+    args: &ServeArgs,
 ) -> CommandResult {
+    let end_unused = args.end_unused_ms.map(Duration::from_millis);
     // The handlers are installed before the port opens, so that an early stop signal drains too.
     let Signals { stop, reload } = Signals::new().map_err(CommandError::Start)?;
-    let address = loaded.config.server.listen;
-    let listener = TcpListener::bind(address).await;
-    let listener = listener.map_err(|source| match source.kind() {
-        io::ErrorKind::AddrInUse => CommandError::AddressInUse(address),
-        _ => CommandError::Listen { address, source },
-    })?;
+    let listener = if args.listen_on_input {
+        take_input().map_err(CommandError::Start)?
+    } else {
+        bind_listener(loaded.config.server.listen).await?
+    };
+    // Without it, the proxy and one keeper hold the socket.
+    let offer = args
+        .listen_on_input
+        .then(|| SocketOffer::open(&listener).ok());
+    let offer = offer.flatten();
     let current = CurrentConfig::new(loaded.config.clone()).await;
     let current = Arc::new(current.map_err(CommandError::Start)?);
     let reloader = ConfigReloader::from_loaded(Arc::clone(&current), watch, &loaded);
     log_startup(&loaded, &listener).map_err(CommandError::Start)?;
     print_page_link(&current.app(), &listener).map_err(CommandError::Start)?;
-    let proxy = open_leases(&current.app().leases, &loaded, &listener);
+    let proxy = open_leases(&current.app().leases, &loaded, &listener, offer.as_ref());
     let proxy = proxy.map_err(CommandError::Start)?;
     let file = write_proxy_file(&loaded, &proxy);
     if end_unused.is_some() {
@@ -103,7 +120,14 @@ async fn serve_until_stopped(
         let reloads = stopping.run_until_cancelled(reloader.run(reload));
         tokio::join!(wait_for_second_stop(stop, &stopping), reloads);
     };
+    let answer_keepers = async {
+        match &offer {
+            Some(offer) => offer.answer().await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
+        () = answer_keepers => {}
         served = crate::serve(Arc::clone(&current), listener, stopped) => {
             served.map_err(CommandError::Start)?;
         }
@@ -113,20 +137,47 @@ async fn serve_until_stopped(
     Ok(())
 }
 
+/// Says which proxy has the address or the data directory that this one needs.
+async fn name_other_proxy(error: CommandError, data_dir: &DataDir) -> CommandError {
+    let wanted = match &error {
+        CommandError::AddressInUse(address) => Some(find_reachable(*address)),
+        CommandError::Start(error) if error.kind() == io::ErrorKind::ResourceBusy => None,
+        _ => return error,
+    };
+    let other = match data_dir.path() {
+        Some(path) => find_running(path).await,
+        None => None,
+    };
+    match other.filter(|it| wanted.is_none_or(|wanted| wanted == it.address)) {
+        Some(other) => CommandError::OtherProxy(Box::new(error), other.describe()),
+        None => error,
+    }
+}
+
+pub(super) async fn bind_listener(address: SocketAddr) -> Result<TcpListener, CommandError> {
+    let bound = TcpListener::bind(address).await;
+    bound.map_err(|source| match source.kind() {
+        io::ErrorKind::AddrInUse => CommandError::AddressInUse(address),
+        _ => CommandError::Listen { address, source },
+    })
+}
+
 /// Lets `plimsoll run` hold this proxy.
 fn open_leases(
     leases: &Leases,
     loaded: &LoadedConfig,
     listener: &TcpListener,
+    offer: Option<&SocketOffer>,
 ) -> io::Result<RunningProxy> {
-    let listen = listener.local_addr()?;
+    let address = find_reachable(listener.local_addr()?);
     let secret = LeaseSecret::random().map_err(io::Error::other)?;
-    leases.open(secret.clone(), listen.port());
+    leases.open(secret.clone(), address);
     Ok(RunningProxy {
-        address: find_reachable(listen),
+        address,
         process: std::process::id(),
         settings: RunningProxy::name_settings(loaded),
         secret,
+        socket: offer.map(|offer| offer.name.clone()),
     })
 }
 

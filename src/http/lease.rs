@@ -4,12 +4,13 @@
 //! A lease is a request whose answer has no end. It begins with a challenge in both directions.
 //!
 //! SECURITY: after a crash any program of the machine may own the port. So the listener proves that it knows the secret,
-//! which the proxy makes at its start and which only a file for its owner has. What is proved names the port too, so that
+//! which the proxy makes at its start and which only a file for its owner has. What is proved names the address too, so that
 //! nobody can answer with the proof of a proxy elsewhere. Who asks proves the same first; all others get a 404.
 
 use std::{
     convert::Infallible,
     future::ready,
+    net::{IpAddr, SocketAddr},
     sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
@@ -56,16 +57,21 @@ impl LeaseSecret {
         Ok(Self(bytes))
     }
 
-    /// The proof of a side for this nonce, about the listener of a port.
-    pub fn prove(&self, side: Side, port: u16, nonce: &[u8]) -> String {
+    /// The proof of a side for this nonce, about the listener that clients reach at this address.
+    pub fn prove(&self, side: Side, address: SocketAddr, nonce: &[u8]) -> String {
+        let ip = match address.ip() {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
         let mut digest = blake3::Hasher::new_keyed(&self.0);
-        digest.update(&[side as u8]).update(&port.to_le_bytes());
+        digest.update(&[side as u8]).update(&ip.octets());
+        digest.update(&address.port().to_le_bytes());
         digest.update(nonce).finalize().to_hex().to_string()
     }
 
     /// Compares in constant time.
-    pub fn check(&self, side: Side, port: u16, nonce: &[u8], proof: &[u8]) -> bool {
-        let expected = self.prove(side, port, nonce);
+    pub fn check(&self, side: Side, address: SocketAddr, nonce: &[u8], proof: &[u8]) -> bool {
+        let expected = self.prove(side, address, nonce);
         expected.as_bytes().ct_eq(proof).into()
     }
 }
@@ -90,7 +96,7 @@ impl TryFrom<String> for LeaseSecret {
 #[derive(Debug)]
 pub struct Leases {
     /// Until it is there, nobody gets a lease.
-    listener: OnceLock<(LeaseSecret, u16)>,
+    listener: OnceLock<(LeaseSecret, SocketAddr)>,
     usage: Mutex<Usage>,
 }
 
@@ -123,10 +129,10 @@ impl Default for Leases {
 }
 
 impl Leases {
-    /// Lets the holders of a secret in, at the port that the proxy listens on. The first call counts.
-    pub fn open(&self, secret: LeaseSecret, port: u16) {
+    /// Lets the holders of a secret in, at the address where clients of this machine reach the proxy. The first call counts.
+    pub fn open(&self, secret: LeaseSecret, address: SocketAddr) {
         // A process has one listener.
-        let _ = self.listener.set((secret, port));
+        let _ = self.listener.set((secret, address));
     }
 
     /// An answer without an end, but that of the proxy.
@@ -138,11 +144,11 @@ impl Leases {
         headers: &HeaderMap,
         draining: CancellationToken,
     ) -> Result<Response<Body>, Failure> {
-        let (secret, port) = self.listener.get().ok_or(Failure::PathNotFound)?;
+        let (secret, address) = self.listener.get().ok_or(Failure::PathNotFound)?;
         let read = |name| headers.get(name).map(HeaderValue::as_bytes);
         let nonce = read(NONCE_HEADER).filter(|nonce| nonce.len() <= MAX_NONCE_BYTES);
         let (nonce, proof) = nonce.zip(read(PROOF_HEADER)).ok_or(Failure::PathNotFound)?;
-        if !secret.check(Side::Asks, *port, nonce, proof) {
+        if !secret.check(Side::Asks, *address, nonce, proof) {
             return Err(Failure::PathNotFound);
         }
         let lease = Lease::begin(Arc::clone(self));
@@ -153,7 +159,7 @@ impl Leases {
         let nothing = until_end.filter_map(|()| ready(None::<Result<Frame<Bytes>, Infallible>>));
         let body = StreamBody::new(nothing).map_err(|never| match never {});
         let mut answer = Response::new(body.boxed_unsync());
-        let proof = secret.prove(Side::Listens, *port, nonce);
+        let proof = secret.prove(Side::Listens, *address, nonce);
         if let Ok(proof) = HeaderValue::try_from(proof) {
             answer.headers_mut().insert(PROOF_HEADER, proof);
         }
@@ -210,22 +216,28 @@ mod tests {
     }
 
     #[test]
-    fn both_sides_prove_the_secret_for_a_port() {
+    fn both_sides_prove_the_secret_for_an_address() {
         let (leases, secret) = (Arc::<Leases>::default(), LeaseSecret([7; 32]));
-        let proof = secret.prove(Side::Asks, 80, b"nonce");
+        let [here, other_port, other_host, other_family] =
+            ["127.0.0.1:80", "127.0.0.1:81", "127.0.0.2:80", "[::1]:80"]
+                .map(|address| address.parse::<SocketAddr>().unwrap());
+        let proof = secret.prove(Side::Asks, here, b"nonce");
         assert!(ask(&leases, "nonce", &proof).is_none(), "it is not open");
-        leases.open(secret.clone(), 80);
+        leases.open(secret.clone(), here);
         let answer = ask(&leases, "nonce", &proof).unwrap();
         let answered = answer.headers()[PROOF_HEADER].as_bytes();
-        assert!(secret.check(Side::Listens, 80, b"nonce", answered));
-        assert!(!secret.check(Side::Listens, 81, b"nonce", answered));
+        assert!(secret.check(Side::Listens, here, b"nonce", answered));
+        for elsewhere in [other_port, other_host, other_family] {
+            assert!(!secret.check(Side::Listens, elsewhere, b"nonce", answered));
+        }
         let others = [
             ("other", proof.clone()),
-            ("nonce", secret.prove(Side::Listens, 80, b"nonce")),
-            ("nonce", secret.prove(Side::Asks, 81, b"nonce")),
+            ("nonce", secret.prove(Side::Listens, here, b"nonce")),
+            ("nonce", secret.prove(Side::Asks, other_port, b"nonce")),
+            ("nonce", secret.prove(Side::Asks, other_host, b"nonce")),
             (
                 "nonce",
-                LeaseSecret([8; 32]).prove(Side::Asks, 80, b"nonce"),
+                LeaseSecret([8; 32]).prove(Side::Asks, here, b"nonce"),
             ),
             ("nonce", String::new()),
         ];
@@ -242,9 +254,10 @@ mod tests {
     #[test]
     fn a_proxy_with_a_lease_is_in_use() {
         let (leases, secret) = (Arc::<Leases>::default(), LeaseSecret([7; 32]));
-        leases.open(secret.clone(), 80);
+        let address = "127.0.0.1:80".parse().unwrap();
+        leases.open(secret.clone(), address);
         assert!(leases.unused_for().is_some());
-        let answer = ask(&leases, "n", &secret.prove(Side::Asks, 80, b"n"));
+        let answer = ask(&leases, "n", &secret.prove(Side::Asks, address, b"n"));
         assert!(leases.unused_for().is_none());
         drop(answer);
         assert!(leases.unused_for().is_some());

@@ -1,7 +1,12 @@
 //! `plimsoll run` as processes: a client through a proxy that is found or started. The clients are shells, which print what
 //! they got and end when they are told to.
 
+mod clients;
 mod crashes;
+mod models;
+#[cfg(target_os = "linux")]
+mod port;
+mod proxies;
 
 use std::{
     fs,
@@ -60,6 +65,27 @@ impl Home {
         command_at(self.folder.path(), end_unused_ms)
     }
 
+    /// A proxy that the user has started.
+    async fn start_own(&self) -> Process {
+        Process::run(|command| {
+            at_home(command, self.folder.path())
+                .current_dir("/")
+                .args(["--listen", "127.0.0.1:0"])
+        })
+        .await
+    }
+
+    /// A file that stands in for a client's program.
+    fn stand_in(&self, name: &str, script: &str) -> PathBuf {
+        let folder = self.folder.path().join("bin");
+        fs::create_dir_all(&folder).unwrap();
+        let program = folder.join(name);
+        fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        fs::set_permissions(&program, mode).unwrap();
+        program
+    }
+
     /// A client that waits.
     fn run(&self, end_unused_ms: &str) -> Running {
         Running::start(self.command(end_unused_ms).args(["sh", "-c", CLIENT]))
@@ -80,8 +106,24 @@ fn command_at(home: &Path, end_unused_ms: &str) -> Command {
         .envs(NO_CATALOGUE)
         .current_dir("/")
         .env_remove("ANTHROPIC_CUSTOM_HEADERS")
+        .env_remove("ANTHROPIC_MODEL")
+        .env_remove("CLAUDE_CONFIG_DIR")
         .args(["run", "--end-unused-ms", end_unused_ms]);
     command
+}
+
+/// The keeper of a client: a child of its process.
+#[cfg(target_os = "linux")]
+fn find_keeper(client: &Running) -> u64 {
+    let of_client = format!("PPid:\t{}\n", client.child.id());
+    let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let process = entry.unwrap().file_name().to_str()?.parse::<u64>().ok()?;
+        let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+        status.contains(&of_client).then_some(process)
+    });
+    let found: Vec<u64> = processes.collect();
+    assert_eq!(found.len(), 1, "{found:?}");
+    found[0]
 }
 
 fn send_signal(name: &str, process: u64) {
@@ -229,42 +271,6 @@ async fn a_client_gets_addresses_arguments_and_its_exit_code() {
     assert_serves(address.parse().unwrap()).await;
 }
 
-/// The stand-in has the program's name. The user's own headers stay.
-#[tokio::test]
-async fn claude_gets_a_header_that_names_the_account_of_the_data_directory() {
-    let home = Home::new();
-    let programs = home.folder.path().join("bin");
-    fs::create_dir(&programs).unwrap();
-    let claude = programs.join("claude");
-    fs::write(
-        &claude,
-        "#!/bin/sh\necho \"$ANTHROPIC_BASE_URL\"\necho \"$ANTHROPIC_CUSTOM_HEADERS\"\n",
-    )
-    .unwrap();
-    assert!(
-        Command::new("chmod")
-            .arg("700")
-            .arg(&claude)
-            .status()
-            .unwrap()
-            .success()
-    );
-    let run = async || {
-        let mut command = home.command(STAYS);
-        command
-            .arg(&claude)
-            .env("ANTHROPIC_CUSTOM_HEADERS", "x-mine: yes");
-        finish(&mut command).await.1
-    };
-    let printed = run().await;
-    let lines: Vec<_> = printed.lines().collect();
-    let key = lines[2].strip_prefix("x-plimsoll-key: ").unwrap();
-    assert_eq!((lines[1], key.len()), ("x-mine: yes", 32));
-    assert_eq!(run().await, printed, "the same proxy and the same key");
-    let secret = fs::read_to_string(home.data().join("secret")).unwrap();
-    assert!(!secret.contains(key));
-}
-
 #[tokio::test]
 async fn signals_are_the_clients() {
     let home = Home::new();
@@ -282,124 +288,5 @@ async fn signals_are_the_clients() {
         let (status, ..) = client.wait().await;
         let signal = std::os::unix::process::ExitStatusExt::signal(&status);
         assert_eq!(signal, Some(number), "{name}");
-    }
-}
-
-#[tokio::test]
-async fn two_at_once_share_a_proxy_which_outlives_one_that_is_killed() {
-    let home = Home::new();
-    let (mut one, mut other) = (home.run(ENDS_SOON), home.run(ENDS_SOON));
-    let address = one.address().await;
-    assert_eq!(other.address().await, address);
-    let process = home.process();
-    send_signal("KILL", one.child.id().into());
-    one.wait().await;
-    // Longer than a proxy without clients lives.
-    tokio::time::sleep(SOON * 3).await;
-    assert_serves(address).await;
-    assert_eq!(home.process(), process);
-    other.end_with(5).await;
-    wait_until(async || is_closed(address).await && home.proxy().is_none()).await;
-    assert!(!home.data().join("proxy.json").exists());
-}
-
-#[tokio::test]
-async fn a_proxy_of_the_users_own_is_used_and_stays() {
-    let home = Home::new();
-    let listen = ["--listen", "127.0.0.1:0"];
-    let own = Process::run(|command| {
-        at_home(command, home.folder.path())
-            .current_dir("/")
-            .args(listen)
-    })
-    .await;
-    let mut client = home.run(ENDS_SOON);
-    assert_eq!(client.address().await, own.address);
-    client.end_with(0).await;
-    assert_serves(own.address).await;
-    own.signal("TERM");
-    assert!(own.wait_for_end().await.0.success());
-    assert!(home.proxy().is_none(), "it has taken its file away");
-}
-
-#[tokio::test]
-async fn a_proxy_of_other_settings_is_refused_by_name() {
-    let home = Home::new();
-    let mut client = home.run(STAYS);
-    let address = client.address().await;
-    let settings = home.folder.path().join("other.toml");
-    fs::write(&settings, "[guard]\nreserve_tokens = 4321\n").unwrap();
-    let mut other = home.command(STAYS);
-    other
-        .arg("--config")
-        .arg(&settings)
-        .args(["echo", "started"]);
-    let (status, printed, said) = finish(&mut other).await;
-    assert_eq!((status.code(), &*printed), (Some(1), ""));
-    let expected = format!(
-        "plimsoll: the proxy of this data directory runs at {address}, with no settings file: stop it (process {}), use \
-         the same settings, or set another server.data_dir\n",
-        home.process()
-    );
-    assert_eq!(said, expected);
-}
-
-#[tokio::test]
-async fn what_cannot_start_says_why() {
-    let home = Home::new();
-    let (status, _, said) = finish(home.command(STAYS).arg("no-such-program")).await;
-    assert_eq!(status.code(), Some(127));
-    assert!(
-        said.starts_with("plimsoll: no-such-program cannot be started: "),
-        "{said}"
-    );
-    let (status, _, said) = finish(home.command(STAYS).arg("/etc/passwd")).await;
-    assert_eq!(status.code(), Some(126), "{said}");
-    let wrong = home.folder.path().join("wrong.toml");
-    fs::write(&wrong, "[guard]\nreserve_tokens = \"many\"\n").unwrap();
-    let mut command = home.command(STAYS);
-    command
-        .arg("--config")
-        .arg(&wrong)
-        .args(["echo", "started"]);
-    let (status, printed, said) = finish(&mut command).await;
-    assert_eq!((status.code(), &*printed), (Some(2), ""));
-    assert!(said.contains("guard.reserve_tokens"), "{said}");
-    let folder = home.folder.path().join("file");
-    fs::write(&folder, "").unwrap();
-    let mut command = home.command(STAYS);
-    command
-        .env("PLIMSOLL_SERVER__DATA_DIR", &folder)
-        .args(["echo", "started"]);
-    let (status, printed, said) = finish(&mut command).await;
-    assert_eq!((status.code(), &*printed), (Some(1), ""));
-    assert!(
-        said.contains("cannot use") && said.contains("file"),
-        "{said}"
-    );
-}
-
-/// Not even root can make a file there.
-#[cfg(target_os = "linux")]
-#[tokio::test]
-async fn without_a_home_or_with_one_that_is_read_only_each_client_has_a_proxy_of_its_own() {
-    let nowhere = Path::new("/proc/nowhere");
-    let run = |with_home: bool| {
-        let mut command = command_at(nowhere, ENDS_SOON);
-        if !with_home {
-            command.env_remove("HOME");
-        }
-        Running::start(command.args(["sh", "-c", CLIENT]))
-    };
-    let (mut one, mut other) = (run(true), run(false));
-    let addresses = [one.address().await, other.address().await];
-    assert_ne!(addresses[0], addresses[1]);
-    for address in addresses {
-        assert_serves(address).await;
-    }
-    one.end_with(0).await;
-    other.end_with(0).await;
-    for address in addresses {
-        wait_until(async || is_closed(address).await).await;
     }
 }

@@ -2,8 +2,8 @@
 
 use super::{
     Client, ClientFile,
-    Existing::{Json, Lines, Replaced},
-    FileFormat, RunSetup, RunVariable, folder,
+    Existing::{Json, Kept, Lines, Replaced},
+    FileFormat, Overriding, RunSetup, RunVariable, folder,
 };
 
 /// Any program that is not in the table: the variables that the SDKs read.
@@ -14,13 +14,27 @@ pub(super) const ANY_PROGRAM: RunSetup = RunSetup {
     ],
     arguments: &[],
     file: None,
+    own_models: &[],
+    chosen_by: &[],
+    overridden_in: &[],
 };
+
+const CLAUDE: &str = "claude-opus-5-5";
+const GPT: &str = "gpt-6.2-sol";
 
 const fn set(name: &'static str, value: &'static str) -> RunVariable {
     RunVariable {
         name,
         value,
         existing: Replaced,
+    }
+}
+
+const fn keep(name: &'static str, value: &'static str) -> RunVariable {
+    RunVariable {
+        name,
+        value,
+        existing: Kept,
     }
 }
 
@@ -64,13 +78,32 @@ pub(super) const AGENTS: &[Client] = &[
                     existing: Lines,
                 },
                 set("ANTHROPIC_MODEL", "{model}"),
-                set("ANTHROPIC_DEFAULT_HAIKU_MODEL", "{model}"),
-                set("CLAUDE_CODE_MAX_CONTEXT_TOKENS", "{window}"),
-                set("CLAUDE_CODE_AUTO_COMPACT_WINDOW", "{window}"),
+                // What its aliases and small requests stand for; the last one is the former name.
+                keep("ANTHROPIC_DEFAULT_FABLE_MODEL", "{model}"),
+                keep("ANTHROPIC_DEFAULT_OPUS_MODEL", "{model}"),
+                keep("ANTHROPIC_DEFAULT_SONNET_MODEL", "{model}"),
+                keep("ANTHROPIC_DEFAULT_HAIKU_MODEL", "{model}"),
+                keep("ANTHROPIC_SMALL_FAST_MODEL", "{model}"),
+                keep("CLAUDE_CODE_MAX_CONTEXT_TOKENS", "{window}"),
+                keep("CLAUDE_CODE_AUTO_COMPACT_WINDOW", "{window}"),
                 set("CLAUDE_CODE_GATEWAY_HINT_HEADERS", "1"),
             ],
             arguments: &[],
             file: None,
+            own_models: &[CLAUDE],
+            chosen_by: &["ANTHROPIC_MODEL", "--model"],
+            overridden_in: &[
+                Overriding {
+                    name: "ANTHROPIC_BASE_URL",
+                    folders: &[folder("CLAUDE_CONFIG_DIR", ""), folder("HOME", ".claude")],
+                    names: &["settings.json"],
+                },
+                Overriding {
+                    name: "ANTHROPIC_BASE_URL",
+                    folders: &[folder("PROJECT", ".claude")],
+                    names: &["settings.json", "settings.local.json"],
+                },
+            ],
         }),
     },
     Client {
@@ -106,17 +139,31 @@ requires_openai_auth = true
         run: Some(RunSetup {
             variables: &[set("PLIMSOLL_KEY", "{key}")],
             arguments: &[
-                "--config=model_provider=\"plimsoll\"",
-                "--config=model_providers.plimsoll.name=\"plimsoll\"",
-                "--config=model_providers.plimsoll.base_url=\"{base_v1}\"",
-                "--config=model_providers.plimsoll.wire_api=\"responses\"",
+                &["--config=model_provider=\"plimsoll\""],
+                &["--config=model_providers.plimsoll.name=\"plimsoll\""],
+                &["--config=model_providers.plimsoll.base_url=\"{base_v1}\""],
+                &["--config=model_providers.plimsoll.wire_api=\"responses\""],
                 // Without it, Codex sends an own provider no login.
-                "--config=model_providers.plimsoll.requires_openai_auth=true",
-                "--config=model_providers.plimsoll.env_http_headers={\"x-plimsoll-key\"=\"PLIMSOLL_KEY\"}",
-                "--config=model=\"{model}\"",
-                "--config=model_context_window={window}",
+                &["--config=model_providers.plimsoll.requires_openai_auth=true"],
+                &[
+                    "--config=model_providers.plimsoll.env_http_headers={\"x-plimsoll-key\"=\"PLIMSOLL_KEY\"}",
+                ],
+                &["--config=model=\"{model}\""],
+                &["--config=model_context_window={window}"],
             ],
             file: None,
+            own_models: &[GPT],
+            chosen_by: &[
+                "--model",
+                "-m",
+                "model",
+                "--config=model",
+                "--profile",
+                "-p",
+                "--oss",
+            ],
+            // Arguments come before its files.
+            overridden_in: &[],
         }),
     },
     Client {
@@ -157,17 +204,29 @@ requires_openai_auth = true
         }],
         lines: "",
         run: Some(RunSetup {
-            variables: &[RunVariable {
-                name: "OPENCODE_CONFIG_CONTENT",
-                // opencode's own providers, with its own names and credentials.
-                value: r#"{ "provider": {
+            variables: &[
+                set("PLIMSOLL_KEY", "{key}"),
+                RunVariable {
+                    name: "OPENCODE_CONFIG_CONTENT",
+                    // opencode's own providers, with its own names and credentials.
+                    value: r#"{ "provider": {
   "openai": { "options": { "baseURL": "{base_v1}", "headers": { "x-plimsoll-key": "{key}" } } },
   "anthropic": { "options": { "baseURL": "{base_v1}", "headers": { "x-plimsoll-key": "{key}" } } }
 } }"#,
-                existing: Json,
-            }],
+                    existing: Json,
+                },
+                RunVariable {
+                    name: "OPENCODE_CONFIG_CONTENT",
+                    value: "{settings}",
+                    existing: Json,
+                },
+            ],
             arguments: &[],
             file: None,
+            own_models: &[CLAUDE, GPT],
+            chosen_by: &["--model", "-m"],
+            // The variable comes after its files.
+            overridden_in: &[],
         }),
     },
     Client {
@@ -206,9 +265,30 @@ requires_openai_auth = true
             variables: &[
                 set("OPENAI_API_BASE", "{base_v1}"),
                 set("ANTHROPIC_API_BASE", "{base}"),
+                // Without any, it does not ask.
+                keep("OPENAI_API_KEY", "{model_key}"),
             ],
-            arguments: &["--model=openai/{model}"],
-            file: None,
+            arguments: &[
+                // An argument comes before its files, a variable after them.
+                &["--openai-api-base={base_v1}"],
+                &["--model=openai/{model}"],
+                &["--model-metadata-file={file}"],
+            ],
+            file: Some(("aider-models.json", "{settings}")),
+            own_models: &[CLAUDE, GPT],
+            chosen_by: &["AIDER_MODEL", "--model"],
+            overridden_in: &[
+                Overriding {
+                    name: "ANTHROPIC_API_BASE",
+                    folders: &[folder("HOME", "")],
+                    names: &[".env"],
+                },
+                Overriding {
+                    name: "ANTHROPIC_API_BASE",
+                    folders: &[folder("PROJECT", "")],
+                    names: &[".env"],
+                },
+            ],
         }),
     },
     Client {
@@ -247,19 +327,38 @@ requires_openai_auth = true
             variables: &[
                 set("PLIMSOLL_BASE_URL", "{base}"),
                 set("PLIMSOLL_KEY", "{key}"),
+                set("PLIMSOLL_MODELS", "{settings}"),
             ],
-            arguments: &["--extension={file}"],
+            // It does not read `--extension=FILE`.
+            arguments: &[&["--extension", "{file}"], &["--model", "plimsoll/{model}"]],
             file: Some((
                 "pi-extension.js",
-                r#"// pi's own providers, with its own names and credentials, through the proxy.
+                r#"// pi's own providers, with its own names and credentials, through the proxy; and the models that it was told of.
+const UNKNOWN = {
+  reasoning: false,
+  input: ["text"],
+  cost: { input: 0, output: 0, cacheRead: 0, cacheWrite: 0 },
+  contextWindow: 128000,
+  maxTokens: 8192,
+};
+
 export default function (pi) {
   const base = process.env.PLIMSOLL_BASE_URL;
   const headers = { "x-plimsoll-key": process.env.PLIMSOLL_KEY };
   pi.registerProvider("openai", { baseUrl: `${base}/v1`, headers });
   pi.registerProvider("anthropic", { baseUrl: base, headers });
+  const { providers } = JSON.parse(process.env.PLIMSOLL_MODELS || "{}");
+  for (const [name, { models, ...provider }] of Object.entries(providers ?? {})) {
+    const filled = models.map((model) => ({ name: model.id, ...UNKNOWN, ...model }));
+    pi.registerProvider(name, { ...provider, headers, models: filled });
+  }
 }
 "#,
             )),
+            own_models: &[CLAUDE, GPT],
+            chosen_by: &["--model", "--models", "--provider"],
+            // The extension comes after its files.
+            overridden_in: &[],
         }),
     },
 ];

@@ -14,6 +14,8 @@
 //! | `{window_text}` | the same, never as a number |
 //! | `{output}` | tokens of the longest answer: a quarter of that window, 8,192 at the most; a number as `{window}` is |
 //! | `{file}` | path of the file that [`RunSetup::file`] was written to |
+//! | `{settings}` | what `connect` would write to the client's JSON file, where `run` tells a model |
+//! | `{model_key}` | `{key}`, where `run` tells a model |
 
 mod agents;
 mod apps;
@@ -75,9 +77,9 @@ pub(in crate::cli) struct ClientFile {
 #[derive(Debug)]
 pub(in crate::cli) struct Folder {
     /// A variable that names a folder. `HOME` stands for the user's home on any system.
-    variable: &'static str,
+    pub(in crate::cli) variable: &'static str,
     /// The path below that.
-    below: &'static str,
+    pub(in crate::cli) below: &'static str,
 }
 
 /// The folder at a path below what a variable names.
@@ -99,10 +101,26 @@ pub(in crate::cli) enum FileFormat {
 #[derive(Debug)]
 pub(in crate::cli) struct RunSetup {
     pub(in crate::cli) variables: &'static [RunVariable],
-    /// Before the user's own.
-    pub(in crate::cli) arguments: &'static [&'static str],
+    /// Before the user's own. Those of one group stand or fall together.
+    pub(in crate::cli) arguments: &'static [&'static [&'static str]],
     /// Name and content of a file that the arguments name as `{file}`. It lies in the proxy's data directory.
     pub(in crate::cli) file: Option<(&'static str, &'static str)>,
+    /// Names of models that it asks for by itself, one of each maker. Empty: it is told no model.
+    pub(in crate::cli) own_models: &'static [&'static str],
+    /// Variables and arguments by which the user chooses a model.
+    pub(in crate::cli) chosen_by: &'static [&'static str],
+    /// Where an address may stand that counts for more than what is set here.
+    pub(in crate::cli) overridden_in: &'static [Overriding],
+}
+
+/// Files that a client believes before its environment.
+#[derive(Debug)]
+pub(in crate::cli) struct Overriding {
+    /// The key whose value is the address.
+    pub(in crate::cli) name: &'static str,
+    /// The first whose variable is set counts. `PROJECT` stands for the working directory, and for the repository around it.
+    pub(in crate::cli) folders: &'static [Folder],
+    pub(in crate::cli) names: &'static [&'static str],
 }
 
 /// A variable of a client's environment.
@@ -117,6 +135,8 @@ pub(in crate::cli) struct RunVariable {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cli) enum Existing {
     Replaced,
+    /// Kept, in place of the new one.
+    Kept,
     /// Kept, as lines before the new ones.
     Lines,
     /// Kept, as a JSON object into which the new members are merged ([`edit`]).
@@ -133,6 +153,7 @@ pub(in crate::cli) struct Values {
     /// Tokens.
     pub(in crate::cli) window: Option<u64>,
     pub(in crate::cli) file: Option<String>,
+    pub(in crate::cli) settings: Option<String>,
 }
 
 impl Client {
@@ -161,6 +182,8 @@ impl Values {
             ("{window_text}", window),
             ("{output}", Some(self.longest_answer().to_string())),
             ("{file}", self.file.clone()),
+            ("{settings}", self.settings.clone()),
+            ("{model_key}", self.model.as_ref().and(self.key.clone())),
         ];
         let named = values.iter().filter(|(name, _)| text.contains(name));
         let mut expanded = text.to_owned();

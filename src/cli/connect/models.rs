@@ -8,13 +8,14 @@ use serde::Deserialize;
 use super::{
     super::{
         CommandError, block_on,
-        clients::{Client, Values},
+        clients::{Client, RunSetup, Values},
         table::group_digits,
     },
-    Config, ConnectArgs, Environment,
+    Config,
 };
 use crate::{
-    config::secret::Secret,
+    config::{names::matches_pattern, secret::Secret},
+    conversation::Format,
     provider::{Registry, begin_http_client},
 };
 
@@ -24,13 +25,41 @@ const MAX_MODELS: usize = 20;
 const TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_LIST_BYTES: usize = 8 << 20;
 
+#[derive(clap::Args, Clone, Debug)]
+pub(in crate::cli) struct ModelArgs {
+    /// A model for the client, the first one to begin with [default: the proxy's, or the client's own]
+    #[arg(long, value_name = "NAME")]
+    pub(in crate::cli) model: Vec<String>,
+    /// The window that the client is told, in tokens; above the model's, only the proxy keeps to it [default: the model's]
+    #[arg(long, value_name = "TOKENS")]
+    pub(in crate::cli) window: Option<u64>,
+}
+
+/// Where models are looked for.
+pub(in crate::cli) struct ModelSource<'s> {
+    /// Of a proxy that may run.
+    pub(in crate::cli) base: &'s str,
+    pub(in crate::cli) config: &'s Config,
+    /// A client's key.
+    pub(in crate::cli) key: Option<&'s str>,
+}
+
 /// What a client is told.
-pub(super) struct Chosen {
+pub(in crate::cli) struct Chosen {
     /// One for each model; one without a model where the client has names of its own.
-    pub(super) values: Vec<Values>,
+    pub(in crate::cli) values: Vec<Values>,
     /// The client's name of each model, its window, and which one the client is told.
     pub(super) rows: Vec<[String; 3]>,
     pub(super) source: String,
+    /// What `plimsoll run` says about it.
+    pub(in crate::cli) said: Option<String>,
+}
+
+/// What there is to choose from.
+struct Offer {
+    registry: Registry,
+    models: Vec<Offered>,
+    source: String,
 }
 
 #[derive(Clone, Deserialize)]
@@ -40,87 +69,233 @@ struct Offered {
     context_length: Option<u32>,
 }
 
-/// # Errors
-/// No provider serves a model that is named, or none is there to choose.
-pub(super) fn choose(
-    client: &Client,
-    args: &ConnectArgs,
-    base: &str,
-    config: &Config,
-    environment: &Environment,
-) -> Result<Chosen, CommandError> {
-    let alone = Values {
-        base: base.to_owned(),
-        ..Values::default()
-    };
-    if args.model.is_empty() && client.has_models {
-        return Ok(Chosen {
+impl ModelSource<'_> {
+    /// For `plimsoll connect`: the named models, else all where the client has no names of its own.
+    ///
+    /// # Errors
+    /// No provider serves a model that is named, or none is there to choose.
+    pub(super) fn choose(&self, client: &Client, args: &ModelArgs) -> Result<Chosen, CommandError> {
+        if args.model.is_empty() && client.has_models {
+            return Ok(self.tell_none(None));
+        }
+        let offer = self.ask()?;
+        let models = if args.model.is_empty() {
+            self.list_own(&offer)
+        } else {
+            offer.find_named(&args.model)?
+        };
+        if models.is_empty() {
+            let (title, source) = (client.title, offer.source);
+            return Err(CommandError::Command(format!(
+                "{title} needs a model, and there is none to choose among those {source}: name one with --model"
+            )));
+        }
+        Ok(self.tell(client, models, args, offer.source))
+    }
+
+    /// For `plimsoll run`: the named models, else those of the proxy where no provider serves the client's own names and the
+    /// user has chosen none (`has_choice`).
+    ///
+    /// # Errors
+    /// No provider serves a model that is named.
+    pub(in crate::cli) fn choose_for_run(
+        &self,
+        client: Option<(&Client, &RunSetup)>,
+        args: &ModelArgs,
+        has_choice: bool,
+    ) -> Result<Chosen, CommandError> {
+        let Some((client, run)) = client.filter(|(_, run)| !run.own_models.is_empty()) else {
+            if args.model.is_empty() && args.window.is_none() {
+                return Ok(self.tell_none(None));
+            }
+            return Err(CommandError::Command(
+                "this program cannot be told a model here: name it by its own arguments".to_owned(),
+            ));
+        };
+        if !args.model.is_empty() {
+            let offer = self.ask()?;
+            let models = offer.find_named(&args.model)?;
+            return Ok(self.tell(client, models, args, offer.source));
+        }
+        if has_choice || self.names_own(run, &[]) {
+            return Ok(self.tell_none(client.told_window(args.window)));
+        }
+        let offer = self.ask()?;
+        if self.names_own(run, &offer.models) || !offer.refuses_own(client, run, self.config) {
+            return Ok(self.tell_none(client.told_window(args.window)));
+        }
+        let mut models = self.list_own(&offer);
+        models.retain(|model| offer.is_spoken(client, &model.id));
+        let names: Vec<&str> = models.iter().map(|model| &*model.id).collect();
+        let (title, path) = (client.title, client.asks_for);
+        let lack = format!("no provider here serves the names that {title} asks for");
+        let program = client.programs.first().unwrap_or(&client.name);
+        match names.as_slice() {
+            [] => {
+                let mut chosen = self.tell_none(None);
+                chosen.said = Some(format!("{lack}, nor is there another model for {path}"));
+                Ok(chosen)
+            }
+            [_, _, ..] if client.has_models => {
+                let mut chosen = self.tell_none(None);
+                let names = names.join(", ");
+                chosen.said = Some(format!(
+                    "{lack}: choose a model by `plimsoll run --model NAME {program}`, one of {names}"
+                ));
+                Ok(chosen)
+            }
+            [first, ..] => {
+                let said = format!(
+                    "{lack}: it begins with {first} (--model NAME before {program} chooses)"
+                );
+                let mut chosen = self.tell(client, models, args, offer.source);
+                chosen.said = Some(said);
+                Ok(chosen)
+            }
+        }
+    }
+
+    fn tell_none(&self, window: Option<u64>) -> Chosen {
+        let alone = Values {
+            base: self.base.to_owned(),
+            window,
+            ..Values::default()
+        };
+        Chosen {
             values: vec![alone],
             rows: Vec::new(),
             source: String::new(),
-        });
+            said: None,
+        }
     }
-    let registry = Registry::new(config).map_err(CommandError::Start)?;
-    let key = environment.get_variable(&args.key_env).map(Secret::new);
-    let (offered, source) = match block_on(ask_proxy(base, key.as_ref()))? {
-        Ok(offered) => (offered, format!("of the proxy at {base}")),
-        Err(why) => (list_offered(&registry), format!("of the settings ({why})")),
-    };
-    let find = |name: &String| match offered.iter().find(|model| model.id == *name) {
-        Some(model) => Ok(model.clone()),
-        None => registry.explain_name(name).map(|found| Offered {
-            id: name.clone(),
-            context_length: found.target.window.known_tokens(),
-        }),
-    };
-    let models: Vec<Offered> = if args.model.is_empty() {
+
+    fn tell(
+        &self,
+        client: &Client,
+        models: Vec<Offered>,
+        args: &ModelArgs,
+        source: String,
+    ) -> Chosen {
+        let (mut values, mut rows) = (Vec::new(), Vec::new());
+        for Offered { id, context_length } in models {
+            let window = context_length.map(u64::from);
+            let told = client.told_window(args.window.or(window));
+            let model = Values {
+                base: self.base.to_owned(),
+                model: Some(id),
+                window: told,
+                ..Values::default()
+            };
+            let name = model.expand(client.model).unwrap_or_default();
+            let tokens = |window: Option<u64>, unknown: &str| match window {
+                Some(tokens) => format!("{} tokens", group_digits(tokens)),
+                None => unknown.to_owned(),
+            };
+            let window = format!("window {}", tokens(window, "not known"));
+            rows.push([name, window, format!("told {}", tokens(told, "nothing"))]);
+            values.push(model);
+        }
+        Chosen {
+            values,
+            rows,
+            source,
+            said: None,
+        }
+    }
+
+    /// All names, of a running proxy if there is one.
+    fn ask(&self) -> Result<Offer, CommandError> {
+        let registry = Registry::new(self.config).map_err(CommandError::Start)?;
+        let base = self.base;
+        let (models, source) = match block_on(ask_proxy(base, self.key.map(Secret::new).as_ref()))?
+        {
+            Ok(offered) => (offered, format!("of the proxy at {base}")),
+            Err(why) => (list_offered(&registry), format!("of the settings ({why})")),
+        };
+        Ok(Offer {
+            registry,
+            models,
+            source,
+        })
+    }
+
+    /// Those that are no second names, and not of the built-in provider, which is for a first try and asked for by its name.
+    fn list_own(&self, offer: &Offer) -> Vec<Offered> {
         let is_bare = |id: &str| {
             let ending = format!("/{id}");
-            offered.iter().any(|model| model.id.ends_with(&ending))
+            offer.models.iter().any(|model| model.id.ends_with(&ending))
         };
-        // The built-in provider is for a first try, which is asked for by its name.
         let is_simulated = |id: &str| {
-            let provider = id
-                .split_once('/')
-                .and_then(|(name, _)| config.providers.get(name));
+            let provider = id.split_once('/');
+            let provider = provider.and_then(|(name, _)| self.config.providers.get(name));
             provider.is_some_and(|it| it.base_url.is_none())
         };
         let is_own = |model: &&Offered| !is_bare(&model.id) && !is_simulated(&model.id);
-        let own = offered.iter().filter(is_own);
+        let own = offer.models.iter().filter(is_own);
         own.take(MAX_MODELS).cloned().collect()
-    } else {
-        let found: Result<_, String> = args.model.iter().map(find).collect();
-        found.map_err(CommandError::Command)?
-    };
-    if models.is_empty() {
-        let title = client.title;
-        return Err(CommandError::Command(format!(
-            "{title} needs a model, and there is none to choose among those {source}: name one with --model"
-        )));
     }
-    let (mut values, mut rows) = (Vec::new(), Vec::new());
-    for Offered { id, context_length } in models {
-        let window = context_length.map(u64::from);
-        let told = client.told_window(args.window.or(window));
-        let model = Values {
-            model: Some(id),
-            window: told,
-            ..alone.clone()
+
+    /// Whether the settings or these models name one that the client asks for by itself, or one of the same maker.
+    fn names_own(&self, run: &RunSetup, offered: &[Offered]) -> bool {
+        let config = self.config;
+        let listed = config.providers.values().flat_map(|it| &it.models);
+        let mut names = listed
+            .chain(config.models.keys())
+            .chain(offered.iter().map(|model| &model.id));
+        let is_own = |name: &String| {
+            let name = name.rsplit('/').next().unwrap_or(name);
+            let mut makers = run
+                .own_models
+                .iter()
+                .map(|own| own.split_inclusive('-').next());
+            makers.any(|maker| maker.is_some_and(|maker| name.starts_with(maker)))
         };
-        let name = model.expand(client.model).unwrap_or_default();
-        let tokens = |window: Option<u64>, unknown: &str| match window {
-            Some(tokens) => format!("{} tokens", group_digits(tokens)),
-            None => unknown.to_owned(),
-        };
-        let window = format!("window {}", tokens(window, "not known"));
-        rows.push([name, window, format!("told {}", tokens(told, "nothing"))]);
-        values.push(model);
+        let is_alias =
+            |alias: &String| run.own_models.iter().any(|own| matches_pattern(alias, own));
+        names.any(is_own) || config.aliases.keys().any(is_alias)
     }
-    Ok(Chosen {
-        values,
-        rows,
-        source,
-    })
+}
+
+impl Offer {
+    fn find_named(&self, names: &[String]) -> Result<Vec<Offered>, CommandError> {
+        let find = |name: &String| match self.models.iter().find(|model| model.id == *name) {
+            Some(model) => Ok(model.clone()),
+            None => self.registry.explain_name(name).map(|found| Offered {
+                id: name.clone(),
+                context_length: found.target.window.known_tokens(),
+            }),
+        };
+        let found: Result<_, String> = names.iter().map(find).collect();
+        found.map_err(CommandError::Command)
+    }
+
+    /// Whether all names that the client asks for by itself lead nowhere: to no provider, or to one that does not speak the
+    /// client's format, or that lists its models and has none of them.
+    fn refuses_own(&self, client: &Client, run: &RunSetup, config: &Config) -> bool {
+        run.own_models.iter().all(|own| {
+            let Ok(found) = self.registry.explain_name(own) else {
+                return true;
+            };
+            let provider = &found.target.provider;
+            let of_provider = format!("{}/", provider.name);
+            let is_simulated = config.providers.get(&*provider.name);
+            is_simulated.is_some_and(|it| it.base_url.is_none())
+                || !self.is_spoken(client, own)
+                || self
+                    .models
+                    .iter()
+                    .any(|model| model.id.starts_with(&of_provider))
+        })
+    }
+
+    /// Whether the provider of a model speaks the format that a client asks for.
+    fn is_spoken(&self, client: &Client, model: &str) -> bool {
+        let path = client.asks_for.strip_prefix("/v1");
+        let format = path.and_then(Format::from_path);
+        let found = self.registry.explain_name(model);
+        let formats = found.map(|found| found.target.provider.config.formats.clone());
+        format.is_none_or(|format| formats.is_ok_and(|formats| formats.contains(&format)))
+    }
 }
 
 fn list_offered(registry: &Registry) -> Vec<Offered> {

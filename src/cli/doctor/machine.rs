@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::Finding;
 use crate::{
-    cli::find_reachable,
+    cli::{find_reachable, proxy_file::RunningProxy},
     config::{Config, Environment, LoadedConfig, StorePlace},
     provider::begin_http_client,
     store::file::is_in_use,
@@ -114,7 +114,12 @@ fn find_mode(path: &Path) -> Option<u32> {
 }
 
 /// Nothing where there is none: the warnings of the settings say so.
-pub(super) fn check_data_dir(config: &Config, listener: &Listener) -> Vec<Finding> {
+/// `other`: the proxy that has written its name there.
+pub(super) fn check_data_dir(
+    config: &Config,
+    listener: &Listener,
+    other: Option<&RunningProxy>,
+) -> Vec<Finding> {
     let Some(path) = config.server.data_dir.path() else {
         return Vec::new();
     };
@@ -149,10 +154,18 @@ pub(super) fn check_data_dir(config: &Config, listener: &Listener) -> Vec<Findin
     found.extend(check_owner_and_space(path));
     if config.store.place == StorePlace::File && is_in_use(path) && *listener != Listener::Plimsoll
     {
-        let cause = format!("another process uses the sessions in {shown}");
+        let name = other.map(|other| format!(": {}", other.describe()));
+        let name = name.unwrap_or_default();
+        let cause = format!("another process uses the sessions in {shown}{name}");
         let remedy = "stop the other proxy, give each a server.data_dir of its own, or keep the sessions of both on a server \
                       (store.url)";
-        found.push(Finding::fault(subject, cause, remedy));
+        // Clients are served by `plimsoll run`, which ends its proxy.
+        let is_of_run = other.is_some_and(|other| other.socket.is_some());
+        found.push(if is_of_run {
+            Finding::warning(subject, cause, remedy)
+        } else {
+            Finding::fault(subject, cause, remedy)
+        });
     }
     if found.is_empty() {
         found.push(Finding::ok(subject, format!("{shown} can be used")));

@@ -1,6 +1,8 @@
 //! What a client gets: variables, arguments and a file, as its row of the table of clients says.
 
 use std::{
+    borrow::Cow,
+    collections::BTreeMap,
     ffi::{OsStr, OsString},
     io::{self, Write as _},
     path::Path,
@@ -11,11 +13,14 @@ use serde_json::Value;
 
 use super::KeptProxy;
 use crate::{
-    cli::clients::{Existing, RunSetup, RunVariable, Values, find_run},
+    cli::clients::{
+        Client, Existing, FileFormat, RunSetup, RunVariable, Values, edit, find_client, find_run,
+    },
     config::Environment,
 };
 
-/// The client's program with its environment, and with its own arguments behind those of the table.
+/// The client's program with its environment, and with its own arguments behind those of the table. `models`: at least one
+/// value, as [`ModelSource::choose_for_run`](crate::cli::connect::models::ModelSource::choose_for_run) tells them.
 ///
 /// # Errors
 /// A file cannot be written to the proxy's data directory.
@@ -23,23 +28,29 @@ pub(super) fn prepare_client(
     program: &OsStr,
     own: &[OsString],
     kept: &KeptProxy,
+    models: &[Values],
     environment: &Environment,
 ) -> io::Result<Command> {
-    let name = Path::new(program).file_stem().unwrap_or(program);
-    let setup = find_run(&name.to_string_lossy());
-    let values = Values {
-        base: kept.base.clone(),
+    let name = name_of(program);
+    let setup = find_run(&name);
+    let settings = find_client(&name).and_then(|client| list_settings(client, models));
+    let mut values = Values {
         key: kept.key.clone(),
-        file: write_file(setup, kept.data_dir.as_deref())?,
-        ..Values::default()
+        settings,
+        ..models.first().cloned().unwrap_or_default()
     };
+    values.file = write_file(setup, &values, kept.data_dir.as_deref())?;
     let mut client = Command::new(program);
+    let mut set: BTreeMap<&str, String> = BTreeMap::new();
     for variable in setup.variables {
         if let Some(value) = values.expand(variable.value) {
-            let existing = environment.get_variable(variable.name);
-            client.env(variable.name, join_value(variable, existing, value));
+            let before = set.get(variable.name).map(String::as_str);
+            let existing = before.or(environment.get_variable(variable.name));
+            let joined = join_value(variable, existing, value);
+            set.insert(variable.name, joined);
         }
     }
+    client.envs(set);
     // SECURITY: a proxy of the environment gets nothing of what is for this machine.
     for (name, other) in [("NO_PROXY", "no_proxy"), ("no_proxy", "NO_PROXY")] {
         let existing = environment
@@ -47,10 +58,41 @@ pub(super) fn prepare_client(
             .or(environment.get_variable(other));
         client.env(name, exclude_host(existing.unwrap_or_default(), &kept.base));
     }
-    let arguments = setup.arguments.iter();
-    client.args(arguments.filter_map(|argument| values.expand(argument)));
+    for group in setup.arguments {
+        let expanded = group.iter().map(|argument| values.expand(argument));
+        client.args(expanded.collect::<Option<Vec<_>>>().unwrap_or_default());
+    }
     client.args(own);
     Ok(client)
+}
+
+/// By what name the table has a program.
+pub(super) fn name_of(program: &OsStr) -> Cow<'_, str> {
+    let name = Path::new(program).file_stem().unwrap_or(program);
+    name.to_string_lossy()
+}
+
+/// Whether the user chooses a model for the client.
+pub(super) fn has_choice(setup: &RunSetup, own: &[OsString], environment: &Environment) -> bool {
+    let is_named = |argument: &OsString, name: &str| {
+        let rest = argument.to_str().and_then(|it| it.strip_prefix(name));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+    };
+    let has = |name: &&str| {
+        environment
+            .get_variable(name)
+            .is_some_and(|it| !it.trim().is_empty())
+            || own.iter().any(|argument| is_named(argument, name))
+    };
+    setup.chosen_by.iter().any(has)
+}
+
+/// What `plimsoll connect` would write to the client's JSON file for these models.
+fn list_settings(client: &Client, models: &[Values]) -> Option<String> {
+    models.first()?.model.as_ref()?;
+    let mut files = client.files.iter();
+    let file = files.find(|file| file.format == FileFormat::Json)?;
+    edit::set_leaves(file.format, None, &edit::list_leaves(file, models)).ok()
 }
 
 /// The hosts that are asked without a proxy, and that of a base URL.
@@ -69,11 +111,26 @@ fn exclude_host(existing: &str, base: &str) -> String {
     }
 }
 
-/// Writes the file that the arguments name, and returns its path.
-fn write_file(setup: &RunSetup, data_dir: Option<&Path>) -> io::Result<Option<String>> {
-    let Some(((name, content), folder)) = setup.file.zip(data_dir) else {
+/// Writes the file that the arguments name, and returns its path. `None`: none is needed.
+fn write_file(
+    setup: &RunSetup,
+    values: &Values,
+    data_dir: Option<&Path>,
+) -> io::Result<Option<String>> {
+    let Some((name, content)) = setup.file else {
         return Ok(None);
     };
+    let content = match (content, &values.settings) {
+        ("{settings}", Some(settings)) => settings.as_str(),
+        ("{settings}", None) => return Ok(None),
+        (content, _) => content,
+    };
+    // Without the file, the client would go around the proxy.
+    let folder = data_dir.ok_or_else(|| {
+        io::Error::other(format!(
+            "{name} has to be written for this client: set server.data_dir to a folder that can be written"
+        ))
+    })?;
     let path = std::path::absolute(folder.join(name))?;
     let mut draft = tempfile::NamedTempFile::new_in(folder)?;
     draft.write_all(content.as_bytes())?;
@@ -87,6 +144,7 @@ fn join_value(variable: &RunVariable, existing: Option<&str>, value: String) -> 
     };
     match variable.existing {
         Existing::Replaced => value,
+        Existing::Kept => existing.to_owned(),
         Existing::Lines => {
             let header = |line: &str| {
                 line.split(':')
@@ -153,6 +211,8 @@ mod tests {
         );
         assert_eq!(json("no json"), r#"{"p":{"b":2}}"#);
         assert_eq!(join(Existing::Replaced, "before", "now"), "now");
+        assert_eq!(join(Existing::Kept, "before", "now"), "before");
+        assert_eq!(join(Existing::Kept, " ", "now"), "now");
     }
 
     #[test]
@@ -177,8 +237,13 @@ mod tests {
             data_dir: None,
         };
         let own = ["exec".into(), "hi".into()];
+        let none = [Values {
+            base: kept.base.clone(),
+            ..Values::default()
+        }];
         let prepare = |program: &str| {
-            prepare_client(program.as_ref(), &own, &kept, &Environment::default()).unwrap()
+            let environment = Environment::default();
+            prepare_client(program.as_ref(), &own, &kept, &none, &environment).unwrap()
         };
         let codex = prepare("/usr/bin/codex");
         let arguments: Vec<_> = codex.get_args().collect();

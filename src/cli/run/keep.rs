@@ -1,26 +1,32 @@
 //! The keeper of `plimsoll run`: finds the proxy of the data directory or starts one, holds it while the client runs, and
 //! starts it again on the same port where it ends before.
 //!
-//! SECURITY: a client knows an address, to which it sends its credentials. Where the proxy cannot come back there, the
-//! keeper stops the client.
+//! SECURITY: a client knows an address, to which it sends its credentials. The keeper holds the proxy's listening socket, so that
+//! nobody else gets that address meanwhile. Where it has none and the proxy cannot come back there, it stops the client.
+
+mod processes;
 
 use std::{
     fs::{File, TryLockError, create_dir_all},
     io::{self, Write as _},
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr, SocketAddrV4},
     process::Child,
     time::{Duration, Instant},
 };
 
 use tokio::time::sleep;
 
+use self::processes::{is_running, stop_client, wait_for_client};
 use super::{
     KeptProxy, Limits,
     lease::HeldProxy,
+    say,
     start::{open_private, start_proxy},
 };
 use crate::{
-    cli::{CommandError, CommandResult, block_on, proxy_file::RunningProxy},
+    cli::{
+        CommandError, CommandResult, block_on, proxy_file::RunningProxy, proxy_socket::ProxySocket,
+    },
     config::{Environment, Flags, LoadedConfig, load_config},
     session::installation_secret::InstallationSecret,
 };
@@ -36,6 +42,10 @@ const ENDS_WITHIN: Duration = Duration::from_secs(40);
 /// there now may be somebody else.
 const FOUND_WITHIN: Duration = Duration::from_secs(10);
 const AGAIN_WITHIN: Duration = Duration::from_secs(3);
+/// For a keeper that holds the socket to bring a proxy back.
+const RETURNS_WITHIN: Duration = Duration::from_secs(3);
+
+const ANY_PORT: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0));
 
 /// A proxy that ends this soon after its start, this often in a row, is not started again.
 const SOON: Duration = Duration::from_secs(5);
@@ -67,6 +77,7 @@ pub(in crate::cli) fn keep(
         loaded,
         limits: args.limits,
         started: None,
+        socket: None,
     };
     block_on(async {
         let held = keeper.find_or_start(None).await?;
@@ -122,57 +133,112 @@ struct Keeper<'k> {
     limits: Limits,
     /// The newest proxy that this process has started.
     started: Option<Child>,
+    /// That of the proxy, so that nobody else can listen there while this process lives. `None`: the proxy is its user's, who may
+    /// start it again.
+    socket: Option<ProxySocket>,
+}
+
+/// A proxy that ended, at an address that the client knows.
+struct EndedProxy {
+    address: SocketAddr,
+    process: u32,
 }
 
 impl Keeper<'_> {
-    /// The proxy of the data directory, else a new one; `known`: the address that the client knows.
-    async fn find_or_start(&mut self, known: Option<SocketAddr>) -> Result<HeldProxy, String> {
-        let data_dir = self.loaded.config.server.data_dir.path();
-        let _lock = self.lock().await?;
-        let recorded = data_dir.and_then(RunningProxy::read);
-        if let Some(proxy) = &recorded
-            && let Some(held) = HeldProxy::take(
-                proxy,
-                if known.is_some() {
-                    AGAIN_WITHIN
-                } else {
-                    FOUND_WITHIN
-                },
-            )
-            .await
-        {
-            self.check_found(proxy, known)?;
-            return Ok(held);
+    /// The proxy of the data directory, else a new one.
+    async fn find_or_start(&mut self, ended: Option<&EndedProxy>) -> Result<HeldProxy, String> {
+        let begun = Instant::now();
+        loop {
+            let _lock = self.lock().await?;
+            let data_dir = self.loaded.config.server.data_dir.path();
+            let recorded = data_dir.and_then(RunningProxy::read);
+            if let Some(held) = self.find(recorded.as_ref(), ended).await? {
+                return Ok(held);
+            }
+            let may_return = begun.elapsed() < RETURNS_WITHIN;
+            match self.open_socket(recorded.as_ref(), ended, may_return).await {
+                Ok(()) => return self.start().await,
+                // Another keeper may hold that socket.
+                Err(CommandError::AddressInUse(taken))
+                    if may_return && was_of_run(recorded.as_ref(), taken) => {}
+                Err(error) => return Err(error.to_string()),
+            }
+            drop(_lock);
+            sleep(POLL).await;
         }
+    }
+
+    /// The proxy that `proxy.json` names, if it is there.
+    ///
+    /// # Errors
+    /// It is none for this client.
+    async fn find(
+        &mut self,
+        recorded: Option<&RunningProxy>,
+        ended: Option<&EndedProxy>,
+    ) -> Result<Option<HeldProxy>, String> {
+        // Where the socket is held, a proxy that is gone would be waited for.
+        let is_gone = |proxy: &&RunningProxy| ended.is_some_and(|it| it.process == proxy.process);
+        let Some(proxy) = recorded.filter(|proxy| !is_gone(proxy)) else {
+            return Ok(None);
+        };
+        // Without the socket, somebody else may listen there, and get what the client sends meanwhile.
+        let is_safe = ended.is_none() || self.socket.is_some();
+        let within = if is_safe && is_running(proxy.process) {
+            FOUND_WITHIN
+        } else {
+            AGAIN_WITHIN
+        };
+        let Some(held) = HeldProxy::take(proxy, within).await else {
+            return Ok(None);
+        };
+        self.check_found(proxy, ended.map(|it| it.address))?;
+        if self.socket.is_none() {
+            self.socket = ProxySocket::ask_for(proxy).await;
+        }
+        Ok(Some(held))
+    }
+
+    /// `may_return`: whether to insist on the address of a proxy that has ended.
+    async fn open_socket(
+        &mut self,
+        recorded: Option<&RunningProxy>,
+        ended: Option<&EndedProxy>,
+        may_return: bool,
+    ) -> Result<(), CommandError> {
+        if self.socket.is_some() {
+            return Ok(());
+        }
+        let named = self.flags.listen.as_ref();
+        let wanted = match ended {
+            Some(ended) => Some(ended.address),
+            None => named.map(|_| self.loaded.config.server.listen),
+        };
         // After a crash, clients may still know the old port.
         let before = recorded
             .map(|proxy| proxy.address)
             .filter(|it| it.ip().is_loopback());
-        let wanted = known
-            .map(|known| known.to_string())
-            .or(self.flags.listen.clone());
-        let any = "127.0.0.1:0".to_owned();
-        let places = match wanted {
-            Some(wanted) => vec![wanted],
-            None => before
-                .map(|it| it.to_string())
-                .into_iter()
-                .chain([any])
-                .collect(),
-        };
-        let mut reason = String::new();
-        for listen in places {
-            let limit = self.limits.end_unused_ms;
-            match start_proxy(self.flags, &listen, limit, data_dir).await {
-                Ok((proxy, child)) => {
-                    self.started = Some(child);
-                    let held = HeldProxy::take(&proxy, FOUND_WITHIN).await;
-                    return held.ok_or("the proxy ended right after its start".to_owned());
-                }
-                Err(error) => reason = error,
+        let first = wanted.or(before).unwrap_or(ANY_PORT);
+        let opened = match ProxySocket::bind(first).await {
+            Err(CommandError::AddressInUse(taken))
+                if wanted.is_none() && !(may_return && was_of_run(recorded, taken)) =>
+            {
+                ProxySocket::bind(ANY_PORT).await
             }
-        }
-        Err(reason)
+            opened => opened,
+        };
+        self.socket = Some(opened?);
+        Ok(())
+    }
+
+    async fn start(&mut self) -> Result<HeldProxy, String> {
+        let socket = self.socket.as_ref().ok_or("there is no socket")?;
+        let data_dir = self.loaded.config.server.data_dir.path();
+        let limit = self.limits.end_unused_ms;
+        let (proxy, child) = start_proxy(self.flags, socket, limit, data_dir).await?;
+        self.started = Some(child);
+        let held = HeldProxy::take(&proxy, FOUND_WITHIN).await;
+        held.ok_or_else(|| "the proxy ended right after its start".to_owned())
     }
 
     /// `None` without a data directory: nobody else finds a proxy of this process.
@@ -239,8 +305,12 @@ impl Keeper<'_> {
             if soon_ends == MOST_SOON_ENDS {
                 return Err(format!("the proxy at {address} ends again and again"));
             }
-            self.wait_until_gone(held.process).await;
-            let found = self.find_or_start(Some(address)).await;
+            let ended = EndedProxy {
+                address,
+                process: held.process,
+            };
+            self.wait_until_gone(ended.process).await;
+            let found = self.find_or_start(Some(&ended)).await;
             held = found.map_err(|reason| format!("the proxy at {address} ended: {reason}"))?;
             say(&format!(
                 "the proxy ended, and runs again at http://{address}"
@@ -262,71 +332,7 @@ impl Keeper<'_> {
     }
 }
 
-fn say(message: &str) {
-    // Where standard error is closed, nobody reads.
-    let _ = writeln!(io::stderr().lock(), "plimsoll: {message}");
+/// Whether a proxy listened there whose socket keepers may hold.
+fn was_of_run(recorded: Option<&RunningProxy>, address: SocketAddr) -> bool {
+    recorded.is_some_and(|proxy| proxy.address == address && proxy.socket.is_some())
 }
-
-#[cfg(unix)]
-mod processes {
-    use rustix::process::{Pid, Signal, kill_process, test_kill_process};
-    use tokio::time::{Instant, sleep};
-
-    use super::{CLIENT_ENDS_WITHIN, POLL};
-
-    fn parse_id(process: u32) -> Option<Pid> {
-        Pid::from_raw(i32::try_from(process).ok()?)
-    }
-
-    pub(super) fn is_running(process: u32) -> bool {
-        // A zombie has ended: in a container there may be nobody to reap it.
-        let status = std::fs::read_to_string(format!("/proc/{process}/stat"));
-        let has_ended = status.is_ok_and(|status| status.contains(") Z "));
-        !has_ended && parse_id(process).is_some_and(|id| test_kill_process(id).is_ok())
-    }
-
-    /// The client is the parent, and keeps its process id to its end.
-    fn is_client(client: u32) -> bool {
-        std::os::unix::process::parent_id() == client
-    }
-
-    pub(super) async fn wait_for_client(client: u32) {
-        while is_client(client) {
-            sleep(POLL).await;
-        }
-    }
-
-    pub(super) async fn stop_client(client: u32) {
-        for signal in [Signal::TERM, Signal::KILL] {
-            let begun = Instant::now();
-            if let Some(id) = parse_id(client).filter(|_| is_client(client)) {
-                // It may end by itself meanwhile.
-                let _ = kill_process(id, signal);
-            }
-            while is_client(client) && begun.elapsed() < CLIENT_ENDS_WITHIN {
-                sleep(POLL).await;
-            }
-        }
-    }
-}
-
-/// The command waits for the client and for this process, and stops the client where this one ends first.
-#[cfg(not(unix))]
-mod processes {
-    use tokio::{io::AsyncReadExt as _, task::yield_now};
-
-    pub(super) fn is_running(_process: u32) -> bool {
-        false
-    }
-
-    /// The input ends with the command.
-    pub(super) async fn wait_for_client(_client: u32) {
-        let _ = tokio::io::stdin().read_u8().await;
-    }
-
-    pub(super) async fn stop_client(_client: u32) {
-        yield_now().await;
-    }
-}
-
-use processes::{is_running, stop_client, wait_for_client};

@@ -1,6 +1,6 @@
 //! Takes and holds a lease of a proxy: see `src/http/lease.rs`.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, path::Path, time::Duration};
 
 use reqwest::{Response, StatusCode};
 
@@ -9,6 +9,16 @@ use crate::{
     http::lease::{LEASE_PATH, NONCE_HEADER, PROOF_HEADER, Side},
     provider::begin_http_client,
 };
+
+/// For the proof of a proxy that is only to be named.
+const NAMED_WITHIN: Duration = Duration::from_secs(2);
+
+/// The proxy that a data directory names, if it runs.
+pub(in crate::cli) async fn find_running(data_dir: &Path) -> Option<RunningProxy> {
+    let proxy = RunningProxy::read(data_dir)?;
+    HeldProxy::take(&proxy, NAMED_WITHIN).await?;
+    Some(proxy)
+}
 
 /// A proxy that has proved to know the secret. It does not end for lack of clients while this value lives.
 pub(super) struct HeldProxy {
@@ -25,7 +35,7 @@ impl HeldProxy {
         let mut nonce = [0; 16];
         getrandom::fill(&mut nonce).ok()?;
         let nonce = hex::encode(nonce);
-        let prove = |side| secret.prove(side, address.port(), nonce.as_bytes());
+        let prove = |side| secret.prove(side, address, nonce.as_bytes());
         let client = begin_http_client().connect_timeout(within).build().ok()?;
         let ask = client
             .get(format!("http://{address}{LEASE_PATH}"))
@@ -34,7 +44,7 @@ impl HeldProxy {
             .send();
         let answer = tokio::time::timeout(within, ask).await.ok()?.ok()?;
         let proof = answer.headers().get(PROOF_HEADER)?.as_bytes();
-        let is_proved = secret.check(Side::Listens, address.port(), nonce.as_bytes(), proof);
+        let is_proved = secret.check(Side::Listens, address, nonce.as_bytes(), proof);
         (is_proved && answer.status() == StatusCode::OK).then_some(Self {
             address,
             process: proxy.process,

@@ -11,7 +11,10 @@ use std::{
 use tokio::{task::spawn_blocking, time::timeout};
 
 use super::own_command;
-use crate::{cli::proxy_file::RunningProxy, config::Flags};
+use crate::{
+    cli::{proxy_file::RunningProxy, proxy_socket::ProxySocket},
+    config::Flags,
+};
 
 /// What the proxy logs, from its start on.
 const LOG_NAME: &str = "run.log";
@@ -19,22 +22,21 @@ const LOG_NAME: &str = "run.log";
 /// How long a proxy may take to listen.
 const LISTENS_WITHIN: Duration = Duration::from_secs(60);
 
-/// Starts a proxy that listens on `listen`, and waits until it does.
+/// Starts a proxy that listens on a socket, and waits until it does.
 ///
 /// # Errors
 /// Why it does not, as the proxy says it.
 pub(super) async fn start_proxy(
     flags: &Flags,
-    listen: &str,
+    socket: &ProxySocket,
     end_unused_ms: u64,
     data_dir: Option<&Path>,
 ) -> Result<(RunningProxy, Child), String> {
     let begin = || {
         let log = open_log(data_dir)?;
         let mut command = own_command(flags)?;
-        command
-            .args(["serve", "--listen", listen])
-            .args(["--end-unused-ms", &end_unused_ms.to_string()]);
+        command.args(["serve", "--end-unused-ms", &end_unused_ms.to_string()]);
+        socket.pass_to(&mut command)?;
         if ["PLIMSOLL_LOG", "RUST_LOG"]
             .iter()
             .all(|it| std::env::var_os(it).is_none())
@@ -42,7 +44,6 @@ pub(super) async fn start_proxy(
             command.env("PLIMSOLL_LOG", "warn");
         }
         let child = command
-            .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log.try_clone()?)
             .spawn()?;

@@ -38,7 +38,7 @@ pub struct Flags {
     /// Settings file [default: ~/.config/plimsoll/config.toml, else /etc/plimsoll/config.toml]
     #[arg(long, value_name = "FILE", global = true)]
     pub config: Option<PathBuf>,
-    /// Address and port to listen on [default: 127.0.0.1:1876]
+    /// Address and port to listen on [default: 127.0.0.1:1876; with run, a free port of 127.0.0.1]
     #[arg(long, value_name = "ADDRESS", global = true)]
     pub listen: Option<String>,
 }

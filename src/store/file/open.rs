@@ -130,6 +130,9 @@ pub(super) struct LockedFile {
 
 impl LockedFile {
     /// Locks a directory, and creates it if it is absent.
+    ///
+    /// # Errors
+    /// Of the kind [`ErrorKind::ResourceBusy`] if another process has it.
     pub(super) fn lock_directory(directory: &Path) -> io::Result<Self> {
         let unusable = |path: &Path, error: io::Error| {
             let message = format!("cannot use {}: {error}", path.display());
@@ -149,11 +152,12 @@ impl LockedFile {
                     thread::park_timeout(LOCK_AGAIN);
                 }
                 Err(TryLockError::WouldBlock) => {
-                    return Err(io::Error::other(format!(
+                    let message = format!(
                         "{} is in use by another process: set another server.data_dir for this \
                          one, or keep the sessions of both on a server (store.url)",
                         path.display()
-                    )));
+                    );
+                    return Err(io::Error::new(ErrorKind::ResourceBusy, message));
                 }
                 Err(TryLockError::Error(error)) => return Err(unusable(&lock_path, error)),
             }
