@@ -1,28 +1,19 @@
 //! Which models a client is told of, with their windows: from the running proxy, else from the settings.
 
-use std::time::Duration;
-
-use http_body_util::{BodyExt, Limited};
-use serde::Deserialize;
-
 use super::{
     super::{
-        CommandError, block_on,
+        CommandError,
+        ask_proxy::AskedProxy,
+        block_on,
         clients::{Client, Values},
         table::group_digits,
     },
-    Config, ConnectArgs, Environment,
+    Config, ConnectArgs,
 };
-use crate::{
-    config::secret::Secret,
-    provider::{Registry, begin_http_client},
-};
+use crate::provider::Registry;
 
 /// More are left out where nobody names them: a client's file is no catalogue.
 const MAX_MODELS: usize = 20;
-/// For the list of a running proxy.
-const TIMEOUT: Duration = Duration::from_secs(5);
-const MAX_LIST_BYTES: usize = 8 << 20;
 
 /// What a client is told.
 pub(super) struct Chosen {
@@ -33,7 +24,7 @@ pub(super) struct Chosen {
     pub(super) source: String,
 }
 
-#[derive(Clone, Deserialize)]
+#[derive(Clone)]
 struct Offered {
     id: String,
     /// Tokens. `None`: not known, or only assumed.
@@ -45,15 +36,15 @@ struct Offered {
 pub(super) fn choose(
     client: &Client,
     args: &ConnectArgs,
-    base: &str,
+    proxy: &AskedProxy,
     config: &Config,
-    environment: &Environment,
 ) -> Result<Chosen, CommandError> {
+    let base = &proxy.base;
     let alone = Values {
-        base: base.to_owned(),
+        base: base.clone(),
         ..Values::default()
     };
-    if args.model.is_empty() && client.has_models {
+    if args.model.is_empty() && client.has_own_model_names {
         return Ok(Chosen {
             values: vec![alone],
             rows: Vec::new(),
@@ -61,10 +52,18 @@ pub(super) fn choose(
         });
     }
     let registry = Registry::new(config).map_err(CommandError::Start)?;
-    let key = environment.get_variable(&args.key_env).map(Secret::new);
-    let (offered, source) = match block_on(ask_proxy(base, key.as_ref()))? {
-        Ok(offered) => (offered, format!("of the proxy at {base}")),
-        Err(why) => (list_offered(&registry), format!("of the settings ({why})")),
+    let (offered, source) = match block_on(proxy.list_models())? {
+        Ok(listed) => {
+            let listed = listed.into_iter().map(|model| Offered {
+                id: model.id,
+                context_length: model.context_length,
+            });
+            (listed.collect(), format!("of the proxy at {base}"))
+        }
+        Err(why) => {
+            let why = why.shorten();
+            (list_offered(&registry), format!("of the settings ({why})"))
+        }
     };
     let find = |name: &String| match offered.iter().find(|model| model.id == *name) {
         Some(model) => Ok(model.clone()),
@@ -130,30 +129,4 @@ fn list_offered(registry: &Registry) -> Vec<Offered> {
         id: model.id,
     });
     offered.collect()
-}
-
-/// The list of a running proxy, or why there is none.
-async fn ask_proxy(base: &str, key: Option<&Secret>) -> Result<Vec<Offered>, String> {
-    #[derive(Deserialize)]
-    struct List {
-        data: Vec<Offered>,
-    }
-    let client = begin_http_client().timeout(TIMEOUT).build();
-    let client = client.map_err(|error| error.to_string())?;
-    let mut request = client.get(format!("{base}/v1/models"));
-    if let Some(key) = key {
-        request = request.bearer_auth(key.reveal());
-    }
-    let nobody = |_| format!("no proxy runs at {base}");
-    let answer = request.send().await.map_err(nobody)?;
-    if !answer.status().is_success() {
-        return Err(format!("{base} answers {}", answer.status()));
-    }
-    let body = Limited::new(reqwest::Body::from(answer), MAX_LIST_BYTES)
-        .collect()
-        .await;
-    let body = body.map_err(|error| error.to_string())?.to_bytes();
-    let list: Result<List, _> = serde_json::from_slice(&body);
-    list.map(|list| list.data)
-        .map_err(|_| format!("{base} is no proxy"))
 }
