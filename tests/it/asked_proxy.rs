@@ -46,13 +46,20 @@ fn with_client_keys(up: &ScriptedProvider) -> Settings {
     settings
 }
 
+/// Returns once `proxy.json` is there: before the first request is served.
+async fn start(settings: &Settings) -> Process {
+    let process = Process::start(&settings.file).await;
+    process.client().get("/readyz").await;
+    process
+}
+
 const COMMANDS: [&[&str]; 3] = [&["sessions"], &["models"], &["connect", "opencode"]];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_proxy_of_the_data_directory_gets_the_key() {
     let up = ScriptedProvider::start().await;
     let settings = with_client_keys(&up);
-    let process = Process::start(&settings.file).await;
+    let process = start(&settings).await;
     for (command, expected) in COMMANDS.into_iter().zip([
         "No sessions yet",
         "Windows are those of the proxy at",
@@ -82,7 +89,7 @@ async fn another_listener_gets_no_key() {
     let settings = with_client_keys(&up);
     // What a proxy has left that was killed, at a port that somebody else has now.
     let proxy_file = settings.folder.path().join("data/proxy.json");
-    let process = Process::start(&settings.file).await;
+    let process = start(&settings).await;
     let left = fs::read_to_string(&proxy_file).unwrap();
     drop(process);
     let other = ScriptedProvider::start_answering(|_| {
@@ -134,7 +141,7 @@ async fn models_have_the_windows_that_the_proxy_has_learnt() {
     let up = up.await;
     let settings = Settings::new(&up);
     settings.write("[models.\"up/m\"]\ncontext_length = 65536\n");
-    let mut process = Process::start(&settings.file).await;
+    let process = Process::start(&settings.file).await;
     for model in ["up/m", "up/not-listed"] {
         let turn = |role: &str| json!({"role": role, "content": "a mast and a sail ".repeat(400)});
         let turns: Vec<_> = ["user", "assistant"]
