@@ -10,14 +10,15 @@ use std::{
 
 use super::{
     CommandError, CommandResult,
+    ask_proxy::ProxyArgs,
     clients::{
         Client, ClientFile, FileFormat, Values,
         edit::{self, Leaf},
-        files::{list_missing_folders, read_file, write_file},
+        files::{list_missing_folders, read_file, refuse_read_only, write_file},
         find_client, list_clients,
         record::{Record, Written},
     },
-    find_proxy, table,
+    table,
 };
 use crate::config::{Config, Environment, Flags, load_config};
 
@@ -40,12 +41,8 @@ pub(super) struct ConnectArgs {
     list: bool,
     #[command(flatten)]
     models: models::ModelArgs,
-    /// Where the proxy is [default: the address that the settings have it listen on]
-    #[arg(long, value_name = "ADDRESS")]
-    url: Option<String>,
-    /// The environment variable that holds a client's key, to ask a running proxy for its models
-    #[arg(long, value_name = "NAME", default_value = "PLIMSOLL_KEY")]
-    key_env: String,
+    #[command(flatten)]
+    proxy: ProxyArgs,
 }
 
 #[derive(clap::Args, Clone, Debug)]
@@ -60,17 +57,16 @@ pub(super) fn run(
     environment: &Environment,
     out: &mut impl Write,
 ) -> CommandResult {
-    let base = find_proxy(args.url.as_deref(), flags, environment)?;
-    let base = base.trim_end_matches('/').trim_end_matches("/v1");
+    let proxy = args.proxy.find(flags, environment)?;
+    let base = &proxy.base;
     let config = load_config(flags, environment)?.config;
     let Some(name) = &args.client else {
         return list::write_list(base, &config, environment, out);
     };
     let client = named_client(name)?;
     let source = models::ModelSource {
-        base,
+        proxy: &proxy,
         config: &config,
-        key: environment.get_variable(&args.key_env),
     };
     let chosen = source.choose(client, &args.models)?;
     writeln!(
@@ -98,8 +94,9 @@ pub(super) fn run(
     }
     if files.is_empty() {
         let title = client.title;
+        // What was asked for is not done, so the exit code is that of a file that cannot be edited.
         return Err(CommandError::Command(format!(
-            "{title} has no file that can be written here; set what stands above by hand"
+            "nothing was written: {title} keeps its settings in no file that can be edited; set what stands above by hand"
         )));
     }
     let data_dir = find_data_dir(&config)?;
@@ -175,16 +172,17 @@ fn write_rest(client: &Client, chosen: &models::Chosen, out: &mut impl Write) ->
     }
     writeln!(out, "\naddress: {}", client.address.replace('`', ""))?;
     writeln!(out, "window: {}", client.window.replace('`', ""))?;
-    writeln!(out, "mind: {}", client.trap)?;
+    writeln!(out, "mind: {}", client.common_mistakes)?;
     if !client.was_run {
         writeln!(
             out,
             "these settings are from its documentation; nobody has tried them here"
         )?;
     }
+    writeln!(out, "key: {}", client.key)?;
     Ok(writeln!(
         out,
-        "key: a client key of the proxy; without client keys, the provider's where the proxy has none, else any text"
+        "KEY is a client key of the proxy; without client keys, the provider's where the proxy has none, else any text"
     )?)
 }
 
@@ -210,7 +208,11 @@ fn set_up(
         (Some(before), format) => edit::set_leaves(format, Some(before), &file.leaves)?,
     };
     let shown = file.path.display();
-    let told = if now.as_ref() == Some(&after) {
+    let is_changed = now.as_ref() != Some(&after);
+    if is_changed {
+        refuse_read_only(&file.path)?;
+    }
+    let told = if !is_changed {
         format!("\n{shown} has it already\n")
     } else if is_trial {
         let hide = |text: &str| edit::hide_secrets(file.format, text);
@@ -300,6 +302,7 @@ fn restore(file: &Written, record: &mut Record) -> Result<String, String> {
         }
         (Some(text), _) if undone.text != now => write_file(&file.path, text)?,
         (None, Some(_)) => {
+            refuse_read_only(&file.path)?;
             let gone = fs::remove_file(&file.path);
             gone.map_err(|error| format!("it cannot be removed: {error}"))?;
         }
@@ -317,13 +320,20 @@ fn restore(file: &Written, record: &mut Record) -> Result<String, String> {
         (Some(_), _) if undone.is_exact => "as it was before, byte for byte",
         (Some(_), _) => "it was changed since: only what connect had written is gone",
     };
-    Ok(match undone.changed.is_empty() {
-        true => what.to_owned(),
-        false => format!(
-            "{what}; these stay, as they were changed: {}",
+    let mut told = what.to_owned();
+    if !undone.changed.is_empty() {
+        told += &format!(
+            "; these stay, as they were changed: {}",
             undone.changed.join(", ")
-        ),
-    })
+        );
+    }
+    if !undone.added.is_empty() {
+        told += &format!(
+            "; these stay, as they were added beside it: {}; take them out if the client misses what is gone",
+            undone.added.join(", ")
+        );
+    }
+    Ok(told)
 }
 
 fn named_client(name: &str) -> Result<&'static Client, CommandError> {

@@ -2,6 +2,7 @@
 //!
 //! Results go to standard output, problems to standard error. A pipe that is closed early is no error.
 
+mod ask_proxy;
 mod check;
 mod clients;
 mod completions;

@@ -27,6 +27,7 @@ pub(super) use self::{
 use super::{
     CommandError, CommandResult,
     clients::{Values, find_client},
+    ask_proxy::AskedProxy,
     connect::models::{ModelArgs, ModelSource},
 };
 use crate::config::{Environment, Flags, load_config};
@@ -93,9 +94,8 @@ fn choose_models(
 ) -> Result<Vec<Values>, CommandError> {
     let config = load_config(flags, environment)?.config;
     let source = ModelSource {
-        base: &kept.base,
+        proxy: &AskedProxy::proven(&kept.base, environment),
         config: &config,
-        key: environment.get_variable("PLIMSOLL_KEY"),
     };
     let name = args.command.first().map(|program| name_of(program));
     let client = name.and_then(|name| find_client(&name));

@@ -1,37 +1,28 @@
 //! `plimsoll sessions`: prints the sessions of a running proxy once, read from its API.
 
-use std::{
-    io::{self, Write},
-    time::Duration,
-};
+use std::io::{self, Write};
 
-use http_body_util::{BodyExt, Limited};
-use reqwest::{StatusCode, Url};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 
-use super::table::{group_digits, write_table};
-use super::{CommandError, CommandResult, block_on, find_proxy};
-use crate::config::{Environment, Flags, secret::Secret};
-use crate::error::format_error_chain;
-use crate::provider::begin_http_client;
-use crate::unix_time::unix_seconds_now;
+use super::{
+    CommandError, CommandResult,
+    ask_proxy::{AskedProxy, NoAnswer, ProxyArgs},
+    block_on,
+    table::{group_digits, write_table},
+};
+use crate::{
+    config::{Environment, Flags},
+    unix_time::unix_seconds_now,
+};
 
 /// The most sessions that the API puts on one page.
 const PAGE_SIZE: usize = 200;
-/// A session takes well under a kilobyte.
-const MAX_PAGE_BYTES: usize = 8 << 20;
-/// For one page.
-const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct SessionsArgs {
-    /// Where the proxy is [default: the address that the settings have it listen on]
-    #[arg(long, value_name = "ADDRESS")]
-    url: Option<String>,
-    /// The environment variable that holds a client's key or the administrator's
-    #[arg(long, value_name = "NAME", default_value = "PLIMSOLL_KEY")]
-    key_env: String,
+    #[command(flatten)]
+    proxy: ProxyArgs,
     /// Only the sessions of this client
     #[arg(long, value_name = "NAME")]
     client: Option<String>,
@@ -58,11 +49,9 @@ pub(super) fn run(
     environment: &Environment,
     out: &mut impl Write,
 ) -> CommandResult {
-    let address = find_proxy(args.url.as_deref(), flags, environment)?;
-    let url = parse_address(&address).map_err(CommandError::Command)?;
-    let key = environment.get_variable(&args.key_env).map(Secret::new);
-    let list = block_on(fetch_sessions(&url, key.as_ref(), args))?;
-    let list = list.map_err(CommandError::Command)?;
+    let proxy = args.proxy.find(flags, environment)?;
+    let list = block_on(fetch_sessions(&proxy, args.client.as_deref()))?;
+    let list = list.map_err(|why| CommandError::Command(why.to_string()))?;
     if args.json {
         let text = serde_json::to_string(&list).map_err(io::Error::from)?;
         return Ok(writeln!(out, "{text}")?);
@@ -81,70 +70,18 @@ pub(super) fn run(
     Ok(())
 }
 
-/// The URL of the list at the address of a proxy.
-fn parse_address(address: &str) -> Result<Url, String> {
-    let url = Url::parse(address).ok();
-    let url = url.filter(|url| matches!(url.scheme(), "http" | "https"));
-    let mut url = url
-        .ok_or_else(|| format!("{address}: not an address; it looks like http://127.0.0.1:1876"))?;
-    let path = url.path().trim_end_matches('/');
-    url.set_path(&format!("{path}/plimsoll/api/sessions"));
-    Ok(url)
-}
-
 /// All pages of the list as one. An error says what to do.
-async fn fetch_sessions(
-    url: &Url,
-    key: Option<&Secret>,
-    SessionsArgs {
-        key_env, client, ..
-    }: &SessionsArgs,
-) -> Result<SessionList, String> {
-    let http = begin_http_client()
-        .timeout(TIMEOUT)
-        .build()
-        .map_err(|error| format_error_chain(&error).to_string())?;
-    let no_list = |reason: String| {
-        format!(
-            "{url} answers with no list of sessions; is this a Plimsoll proxy of the same release? {reason}"
-        )
-    };
+async fn fetch_sessions(proxy: &AskedProxy, client: Option<&str>) -> Result<SessionList, NoAnswer> {
     let (mut all, mut next) = (SessionList::default(), Some(0));
     while let Some(skip) = next {
-        let mut page = url.clone();
-        page.set_query(Some(&format!("skip={skip}&take={PAGE_SIZE}")));
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.append_pair("skip", &skip.to_string());
+        query.append_pair("take", &PAGE_SIZE.to_string());
         if let Some(name) = client {
-            page.query_pairs_mut().append_pair("client", name);
+            query.append_pair("client", name);
         }
-        let mut request = http.get(page);
-        if let Some(key) = key {
-            request = request.bearer_auth(key.reveal());
-        }
-        let answer = request.send().await.map_err(|error| {
-            let reason = format_error_chain(&error.without_url());
-            let remedy = "`plimsoll serve` starts a proxy, --url names another address";
-            format!("{url} cannot be reached: {reason}; {remedy}")
-        })?;
-        match (answer.status(), key) {
-            (StatusCode::OK, _) => {}
-            (StatusCode::UNAUTHORIZED, None) => {
-                return Err(format!(
-                    "{url} asks for a key: set the environment variable {key_env} to a client's key or \
-                     the administrator's, or name another variable with --key-env"
-                ));
-            }
-            (StatusCode::UNAUTHORIZED, Some(_)) => {
-                return Err(format!(
-                    "{url} refuses the key in the environment variable {key_env}; set another key"
-                ));
-            }
-            (status, _) => return Err(no_list(format!("The status is {status}."))),
-        }
-        let body = Limited::new(reqwest::Body::from(answer), MAX_PAGE_BYTES);
-        let body = body.collect().await;
-        let body = body.map_err(|error| no_list(error.to_string()))?;
-        let page = serde_json::from_slice(&body.to_bytes());
-        let page: SessionList = page.map_err(|error| no_list(error.to_string()))?;
+        let path = format!("/plimsoll/api/sessions?{}", query.finish());
+        let page: SessionList = proxy.ask(&path).await?;
         all.sessions.extend(page.sessions);
         // An offset that does not grow would never end.
         next = page.next.filter(|next| *next > skip);
@@ -229,14 +166,5 @@ mod tests {
             format("unknown", unknown, 13_600),
             "s|?|unknown|?|?|?|p/m\u{fffd}[2J|?|1, compacting|1 d"
         );
-    }
-
-    #[test]
-    fn an_address_without_http_or_host_is_refused() {
-        let list = "http://[::1]:1876/plimsoll/api/sessions";
-        assert_eq!(parse_address("http://[::1]:1876/").unwrap().as_str(), list);
-        for wrong in ["nowhere", "127.0.0.1:1876", "file:///etc", "http://"] {
-            assert!(parse_address(wrong).is_err(), "{wrong}");
-        }
     }
 }

@@ -312,6 +312,8 @@ fn the_file_of_the_flag_must_exist_and_is_bounded() {
     let nothing = environment(&[]);
     let missing = load_config(&flags, &nothing).unwrap_err().to_string();
     assert!(missing.contains("mine.toml: cannot be read: "), "{missing}");
+    let remedy = "; write it, or name one that is there (--config, PLIMSOLL_CONFIG)";
+    assert!(missing.ends_with(remedy), "{missing}");
 
     fs::write(&path, "[server]\nmax_connections = 5").unwrap();
     let loaded = load_config(&flags, &nothing).unwrap();

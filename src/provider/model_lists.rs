@@ -87,10 +87,10 @@ impl ModelLists {
         models.next().is_none().then(|| list.find_bounds(only))?
     }
 
-    /// The least window with which an engine loads a model that sets none, in tokens; `None`: nothing is known of that.
-    pub(super) fn find_least(&self, endpoint: &str, model: &str) -> Option<u32> {
+    /// The smallest window with which an engine loads a model that sets none, in tokens; `None`: nothing is known of that.
+    pub(super) fn find_smallest_window(&self, endpoint: &str, model: &str) -> Option<u32> {
         let lists = self.lists.lock();
-        find_by_tag(&lists.get(endpoint)?.models, model)?.least
+        find_by_tag(&lists.get(endpoint)?.models, model)?.smallest_window
     }
 
     /// Whether the provider's list is that of an engine, so that one window holds for all of its clients.
@@ -196,9 +196,9 @@ impl ModelLists {
         // Some clouds list what their engines say.
         listed.is_engine &=
             provider.is_on_this_machine() || !provider.is_catalogued(built_in_table());
-        listed.is_engine |= !profile.loaded_models.is_empty();
-        let more = listed.more.filter(|_| listed.is_engine);
-        for path in profile.loaded_models.iter().copied().chain(more) {
+        listed.is_engine |= profile.is_engine();
+        let details = listed.details_path.filter(|_| listed.is_engine);
+        for path in profile.loaded_model_paths.iter().copied().chain(details) {
             // A server that has no such path has no loaded windows to tell.
             let told = ask_path(provider, path, None).await;
             if told.is_ok_and(|told| listed.add_loaded(&told)) {
@@ -209,7 +209,7 @@ impl ModelLists {
             for id in self.list_named(provider, &listed) {
                 let question = json!({ "model": id }).to_string();
                 if let Ok(shown) = ask_path(provider, OLLAMA_SHOW, Some(question)).await {
-                    listed.add_settings(&id, &shown, profile.least_window);
+                    listed.add_settings(&id, &shown, profile.smallest_window);
                 }
             }
         }

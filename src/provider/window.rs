@@ -147,6 +147,16 @@ impl WindowSource {
         }
     }
 
+    /// The name in commands of what the API names so.
+    pub fn display_api_name(api_name: &str) -> &str {
+        let renamed = [Self::Learnt, Self::Provider, Self::Config].into_iter();
+        let mut same = renamed.filter(|source| source.api_name() == api_name);
+        match same.next() {
+            Some(source) => source.display_name(),
+            None => api_name,
+        }
+    }
+
     /// The name in the API and the list of models.
     pub const fn api_name(self) -> &'static str {
         match self {

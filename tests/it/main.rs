@@ -6,6 +6,7 @@ mod added_tools;
 mod alternation;
 mod api;
 mod asked_model;
+mod asked_proxy;
 mod bound_reasoning;
 mod browsers;
 mod client_shapes;

@@ -47,10 +47,12 @@ pub(super) const AGENTS: &[Client] = &[
         address: "`~/.claude/settings.json`, or the environment",
         base: "{base}",
         model: "{model}",
-        has_models: true,
-        least_window: 100_000,
+        has_own_model_names: true,
+        smallest_window: 100_000,
         window: "`CLAUDE_CODE_MAX_CONTEXT_TOKENS`, `CLAUDE_CODE_AUTO_COMPACT_WINDOW`",
-        trap: "The address has no /v1. The file comes before the shell. Told a window below 100,000 tokens, it stops: a smaller \
+        key: "Its login or ANTHROPIC_API_KEY goes out as it is. In place of it ANTHROPIC_AUTH_TOKEN=KEY, beside it \
+              ANTHROPIC_CUSTOM_HEADERS=\"x-plimsoll-key: KEY\".",
+        common_mistakes: "The address has no /v1. The file comes before the shell. Told a window below 100,000 tokens, it stops: a smaller \
                one is not told. Tool search is off at any address but Anthropic's: ENABLE_TOOL_SEARCH=true.",
         was_run: true,
         files: &[ClientFile {
@@ -114,10 +116,12 @@ pub(super) const AGENTS: &[Client] = &[
         address: "`~/.codex/config.toml`",
         base: "{base_v1}",
         model: "{model}",
-        has_models: true,
-        least_window: 0,
+        has_own_model_names: true,
+        smallest_window: 0,
         window: "`model_context_window`",
-        trap: "The provider's name must not be OpenAI: Codex then asks it to compact. A project's .codex/config.toml cannot \
+        key: "Its login goes out as it is. Beside it goes what PLIMSOLL_KEY holds where Codex is started: export PLIMSOLL_KEY=KEY. Without a \
+              login, env_key = \"PLIMSOLL_KEY\" stands in place of requires_openai_auth.",
+        common_mistakes: "The provider's name must not be OpenAI: Codex then asks it to compact. A project's .codex/config.toml cannot \
                choose the provider.",
         was_run: true,
         files: &[ClientFile {
@@ -133,6 +137,9 @@ name = "plimsoll"
 base_url = "{base_v1}"
 wire_api = "responses"
 requires_openai_auth = true
+
+[model_providers.plimsoll.env_http_headers]
+x-plimsoll-key = "PLIMSOLL_KEY"
 "#,
         }],
         lines: "",
@@ -174,10 +181,11 @@ requires_openai_auth = true
         address: "`opencode.json`",
         base: "{base_v1}",
         model: "plimsoll/{model}",
-        has_models: false,
-        least_window: 0,
+        has_own_model_names: false,
+        smallest_window: 0,
         window: "`limit.context` of the model",
-        trap: "Without limit, opencode knows no window. With npm set to @ai-sdk/openai it refers to stored items, \
+        key: "It sends what PLIMSOLL_KEY holds where it is started: export PLIMSOLL_KEY=KEY.",
+        common_mistakes: "Without limit, opencode knows no window. With npm set to @ai-sdk/openai it refers to stored items, \
                which cannot be guarded.",
         was_run: true,
         files: &[ClientFile {
@@ -237,10 +245,11 @@ requires_openai_auth = true
         address: "the environment, or `~/.aider.conf.yml`",
         base: "{base_v1}",
         model: "openai/{model}",
-        has_models: false,
-        least_window: 0,
+        has_own_model_names: false,
+        smallest_window: 0,
         window: "`.aider.model.metadata.json`",
-        trap: "The prefix openai/ says which API to speak. aider sends no tools, so what was cut cannot be looked up.",
+        key: "OPENAI_API_KEY=KEY, as above, or openai-api-key in .aider.conf.yml.",
+        common_mistakes: "The prefix openai/ says which API to speak. aider sends no tools, so what was cut cannot be looked up.",
         was_run: true,
         files: &[
             ClientFile {
@@ -299,10 +308,11 @@ requires_openai_auth = true
         address: "`~/.pi/agent/models.json`",
         base: "{base_v1}",
         model: "plimsoll/{model}",
-        has_models: false,
-        least_window: 0,
+        has_own_model_names: false,
+        smallest_window: 0,
         window: "`contextWindow`",
-        trap: "The model is chosen by --model plimsoll/NAME.",
+        key: "In the file, in place of unused: KEY, or \"$PLIMSOLL_KEY\", which reads that variable where pi is started.",
+        common_mistakes: "The model is chosen by --model plimsoll/NAME.",
         was_run: true,
         files: &[ClientFile {
             folders: &[

@@ -11,10 +11,11 @@ pub(super) const APPS: &[Client] = &[
         address: "its settings, or `cline auth`",
         base: "{base_v1}",
         model: "{model}",
-        has_models: false,
-        least_window: 0,
+        has_own_model_names: false,
+        smallest_window: 0,
         window: "Context Window",
-        trap: "Cline takes 128,000 tokens where nothing is set. cline --compaction off leaves it to the proxy to \
+        key: "In the field API Key, or behind --apikey.",
+        common_mistakes: "Cline takes 128,000 tokens where nothing is set. cline --compaction off leaves it to the proxy to \
                shorten the history.",
         was_run: true,
         files: &[],
@@ -34,10 +35,11 @@ cline auth --provider openai-compatible --apikey KEY --modelid {model} --baseurl
         address: "`~/.continue/config.yaml`",
         base: "{base_v1}",
         model: "{model}",
-        has_models: false,
-        least_window: 0,
+        has_own_model_names: false,
+        smallest_window: 0,
         window: "`contextLength`",
-        trap: "Without contextLength and maxTokens, Continue takes 32,768 and 4,096 in an editor. Autocompletion asks \
+        key: "In the file, in place of unused.",
+        common_mistakes: "Without contextLength and maxTokens, Continue takes 32,768 and 4,096 in an editor. Autocompletion asks \
                another path, which is not guarded.",
         was_run: true,
         files: &[ClientFile {
@@ -74,11 +76,11 @@ models:
         address: "`settings.json`",
         base: "{base_v1}",
         model: "{model}",
-        has_models: false,
-        least_window: 0,
+        has_own_model_names: false,
+        smallest_window: 0,
         window: "`max_tokens` of the model",
-        trap: "Zed needs max_tokens. The key is typed into the settings of its agent, or stands in PLIMSOLL_API_KEY. \
-               Edit predictions go elsewhere.",
+        key: "Typed into the settings of its agent, or PLIMSOLL_API_KEY=KEY where it is started.",
+        common_mistakes: "Zed needs max_tokens. Edit predictions go elsewhere.",
         was_run: false,
         files: &[ClientFile {
             folders: &[
@@ -100,10 +102,11 @@ models:
         address: "`~/.config/goose/custom_providers/plimsoll.json`, or the environment",
         base: "{base_v1}/chat/completions",
         model: "{model}",
-        has_models: false,
-        least_window: 0,
+        has_own_model_names: false,
+        smallest_window: 0,
         window: "`context_limit` of the model, or `GOOSE_CONTEXT_LIMIT`",
-        trap: "goose takes 128,000 tokens where nothing is set, whatever the proxy's list says. The whole address in OPENAI_HOST \
+        key: "PLIMSOLL_KEY=KEY, as above.",
+        common_mistakes: "goose takes 128,000 tokens where nothing is set, whatever the proxy's list says. The whole address in OPENAI_HOST \
                doubles /v1.",
         was_run: false,
         files: &[ClientFile {
@@ -135,10 +138,11 @@ export PLIMSOLL_KEY=KEY",
         address: "its settings",
         base: "{base_v1}",
         model: "openai/{model}",
-        has_models: false,
-        least_window: 0,
+        has_own_model_names: false,
+        smallest_window: 0,
         window: "`max_input_tokens`",
-        trap: "In a container, 127.0.0.1 is the container itself: use an address of the host, and server.allowed_hosts.",
+        key: "In the field API Key beside these.",
+        common_mistakes: "In a container, 127.0.0.1 is the container itself: use an address of the host, and server.allowed_hosts.",
         was_run: false,
         files: &[],
         lines: "In the settings, LLM, Advanced:
@@ -155,15 +159,19 @@ max_input_tokens {window}",
         address: "a connection in its settings",
         base: "{base_v1}",
         model: "{model}",
-        has_models: true,
-        least_window: 0,
+        has_own_model_names: true,
+        smallest_window: 0,
         window: "none",
-        trap: "OPENAI_API_BASE_URL counts at the first start only: later values stand in its settings.",
+        key: "In the field Key of the connection, or OPENAI_API_KEY before the first start.",
+        common_mistakes: "OPENAI_API_BASE_URL counts at the first start only: later values stand in its settings. Without the header, \
+               titles and tags that it asks for with prompts of your own are taken for conversations.",
         was_run: true,
         files: &[],
-        lines: "In the admin settings, Connections, OpenAI API: URL {base_v1}
-Before the first start:
-export OPENAI_API_BASE_URL={base_v1}",
+        lines: r#"In the admin settings, Connections, OpenAI API: URL {base_v1}, and in
+Headers {"x-plimsoll-task": "{{TASK}}"}
+Or before the first start:
+export OPENAI_API_BASE_URL={base_v1} OPENAI_API_KEY=KEY
+export OPENAI_API_CONFIGS='{"0": {"enable": true, "headers": {"x-plimsoll-task": "{{TASK}}"}}}'"#,
         run: None,
     },
     Client {
@@ -174,10 +182,11 @@ export OPENAI_API_BASE_URL={base_v1}",
         address: "`endpoints.custom` in `librechat.yaml`",
         base: "{base_v1}",
         model: "{model}",
-        has_models: false,
-        least_window: 0,
+        has_own_model_names: false,
+        smallest_window: 0,
         window: "`tokenConfig`",
-        trap: "In a container, 127.0.0.1 is the container itself: use an address of the host, and server.allowed_hosts.",
+        key: "PLIMSOLL_KEY=KEY in its file .env.",
+        common_mistakes: "In a container, 127.0.0.1 is the container itself: use an address of the host, and server.allowed_hosts.",
         was_run: false,
         files: &[],
         lines: "endpoints:

@@ -35,12 +35,32 @@ pub(in crate::cli) fn read_file(path: &Path) -> Result<Option<String>, String> {
     }
 }
 
+/// # Errors
+/// The file is there, and its owner may not write to it. Where its folder may be written, it could be replaced all the same: who
+/// has made it read-only does not want that.
+pub(in crate::cli) fn refuse_read_only(path: &Path) -> Result<(), String> {
+    let is_read_only = fs::metadata(path).is_ok_and(|there| {
+        #[cfg(unix)]
+        return std::os::unix::fs::PermissionsExt::mode(&there.permissions()) & 0o200 == 0;
+        #[cfg(not(unix))]
+        return there.permissions().readonly();
+    });
+    if is_read_only {
+        let shown = path.display();
+        return Err(format!(
+            "it is read-only; make it writable (chmod u+w {shown}), or change what it is made from, and try again"
+        ));
+    }
+    Ok(())
+}
+
 /// Replaces a file at once, or makes it, with the folders above it. Permissions stay; a new file is its owner's alone. What a
 /// link leads to is replaced, not the link; one that leads nowhere is an error.
 ///
 /// # Errors
-/// It cannot be written; the file is as it was.
+/// It cannot be written, or is read-only; the file is as it was.
 pub(in crate::cli) fn write_file(path: &Path, text: &str) -> Result<(), String> {
+    refuse_read_only(path)?;
     let write = || {
         let target = match fs::canonicalize(path) {
             Ok(target) => target,

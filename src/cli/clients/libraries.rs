@@ -11,10 +11,11 @@ const LIBRARY: Client = Client {
     address: "the base URL of the client object, or `OPENAI_BASE_URL`",
     base: "{base_v1}",
     model: "{model}",
-    has_models: false,
-    least_window: 0,
+    has_own_model_names: false,
+    smallest_window: 0,
     window: "none",
-    trap: "",
+    key: "api_key, as above, or OPENAI_API_KEY=KEY.",
+    common_mistakes: "",
     was_run: true,
     files: &[],
     lines: "",
@@ -25,7 +26,7 @@ pub(super) const LIBRARIES: &[Client] = &[
     Client {
         name: "langchain",
         title: "LangChain",
-        trap: "With an address of one's own, Python asks for no usage in streams: stream_usage=True.",
+        common_mistakes: "With an address of one's own, Python asks for no usage in streams: stream_usage=True.",
         lines: "ChatOpenAI(base_url=\"{base_v1}\", api_key=KEY, model=\"{model}\", stream_usage=True)",
         ..LIBRARY
     },
@@ -34,7 +35,7 @@ pub(super) const LIBRARIES: &[Client] = &[
         title: "LlamaIndex",
         address: "the base URL of the client object",
         window: "`context_window`",
-        trap: "OpenAI(…) refuses names that it does not know; OpenAILike takes 3,900 tokens where nothing is set.",
+        common_mistakes: "OpenAI(…) refuses names that it does not know; OpenAILike takes 3,900 tokens where nothing is set.",
         was_run: true,
         lines: "OpenAILike(api_base=\"{base_v1}\", api_key=KEY, model=\"{model}\", is_chat_model=True,
            is_function_calling_model=True)
@@ -44,7 +45,7 @@ OpenAILike.context_window = {window}",
     Client {
         name: "pydantic-ai",
         title: "pydantic-ai",
-        trap: "The name openai:MODEL means /v1/responses, openai-chat:MODEL /v1/chat/completions.",
+        common_mistakes: "The name openai:MODEL means /v1/responses, openai-chat:MODEL /v1/chat/completions.",
         lines: "OpenAIChatModel(\"{model}\", provider=OpenAIProvider(base_url=\"{base_v1}\", api_key=KEY))",
         ..LIBRARY
     },
@@ -52,7 +53,8 @@ OpenAILike.context_window = {window}",
         name: "ai-sdk",
         title: "Vercel AI SDK",
         address: "the base URL of the client object",
-        trap: "createOpenAI({ baseURL })(MODEL) asks for /v1/responses and refers to stored items: .chat(MODEL) does not.",
+        key: "apiKey, as above.",
+        common_mistakes: "createOpenAI({ baseURL })(MODEL) asks for /v1/responses and refers to stored items: .chat(MODEL) does not.",
         lines: "createOpenAICompatible({ name: \"plimsoll\", baseURL: \"{base_v1}\", apiKey: KEY, includeUsage: true })
   .chatModel(\"{model}\")",
         ..LIBRARY
@@ -60,7 +62,7 @@ OpenAILike.context_window = {window}",
     Client {
         name: "openai",
         title: "OpenAI SDK",
-        trap: "It tries again by itself, twice, after 429 and 5xx: leave [retry] of the proxy off.",
+        common_mistakes: "It tries again by itself, twice, after 429 and 5xx: leave [retry] of the proxy off.",
         lines: "export OPENAI_BASE_URL={base_v1}
 OpenAI(base_url=\"{base_v1}\", api_key=KEY)",
         ..LIBRARY
@@ -71,7 +73,8 @@ OpenAI(base_url=\"{base_v1}\", api_key=KEY)",
         asks_for: "/v1/messages",
         address: "the base URL of the client object, or `ANTHROPIC_BASE_URL`",
         base: "{base}",
-        trap: "The address has no /v1. Its tool runner asks the provider to hold the conversation: thread=False.",
+        key: "api_key, as above, or ANTHROPIC_API_KEY=KEY.",
+        common_mistakes: "The address has no /v1. Its tool runner asks the provider to hold the conversation: thread=False.",
         lines: "export ANTHROPIC_BASE_URL={base}
 Anthropic(base_url=\"{base}\", api_key=KEY)",
         ..LIBRARY

@@ -17,6 +17,7 @@
 //! | `{settings}` | what `connect` would write to the client's JSON file, where `run` tells a model |
 //! | `{model_key}` | `{key}`, where `run` tells a model |
 
+pub(in crate::cli) mod addresses;
 mod agents;
 mod apps;
 pub(in crate::cli) mod edit;
@@ -44,13 +45,15 @@ pub(in crate::cli) struct Client {
     /// How it names a model of the proxy's, such as `openai/{model}`.
     pub(in crate::cli) model: &'static str,
     /// Whether it works with names of its own, so that it needs no model.
-    pub(in crate::cli) has_models: bool,
+    pub(in crate::cli) has_own_model_names: bool,
     /// The smallest window, in tokens, with which it works. A smaller one is not told: the proxy alone keeps to it.
-    pub(in crate::cli) least_window: u64,
+    pub(in crate::cli) smallest_window: u64,
     /// Where its window stands, for the table in `docs/clients.md`.
     pub(in crate::cli) window: &'static str,
-    /// The mistake that its users make: a sentence or two.
-    pub(in crate::cli) trap: &'static str,
+    /// How it sends a client key of the proxy, called KEY: a sentence or two.
+    pub(in crate::cli) key: &'static str,
+    /// The mistakes that its users make: a sentence or two.
+    pub(in crate::cli) common_mistakes: &'static str,
     /// Whether the program itself was tried with them: it is in a public registry.
     pub(in crate::cli) was_run: bool,
     /// Its files, each with what stands there.
@@ -159,7 +162,7 @@ pub(in crate::cli) struct Values {
 impl Client {
     /// The window that it is told of a model with this one; both in tokens.
     pub(in crate::cli) fn told_window(&self, window: Option<u64>) -> Option<u64> {
-        window.filter(|tokens| *tokens >= self.least_window)
+        window.filter(|tokens| *tokens >= self.smallest_window)
     }
 }
 

@@ -37,6 +37,8 @@ pub(in crate::cli) struct Undone {
     pub(in crate::cli) is_exact: bool,
     /// What was written and has another value since. It stays.
     pub(in crate::cli) changed: Vec<String>,
+    /// What was added since to the tables that were written. It stays.
+    pub(in crate::cli) added: Vec<String>,
 }
 
 impl Written {
@@ -47,6 +49,7 @@ impl Written {
             text: text.map(str::to_owned),
             is_exact: true,
             changed: Vec::new(),
+            added: Vec::new(),
         };
         let before = self.before.as_deref();
         match now {
@@ -60,6 +63,7 @@ impl Written {
                     text: Some(left.text).filter(|_| before.is_some() || !is_empty),
                     is_exact: false,
                     changed: left.changed,
+                    added: left.added,
                 })
             }
         }

@@ -2,10 +2,16 @@
 
 use std::io::Write;
 
+use reqwest::Url;
+
 use super::{
     super::{
         CommandError, CommandResult,
-        clients::{files::read_file, find_run, list_clients, record::Record},
+        clients::{
+            addresses::{FoundFile, find_files, find_variables, is_same_place},
+            files::read_file,
+            record::Record,
+        },
         table::write_table,
     },
     Config, Environment, find_data_dir,
@@ -17,77 +23,80 @@ pub(super) fn write_list(
     environment: &Environment,
     out: &mut impl Write,
 ) -> CommandResult {
-    let mut rows = Vec::new();
-    for client in list_clients() {
-        let record = match find_data_dir(config) {
-            Ok(data_dir) => {
-                Some(Record::load(data_dir, client.name).map_err(CommandError::Command)?)
-            }
-            Err(_) => None,
+    let address = Url::parse(base);
+    let address = address.map_err(|error| CommandError::Command(format!("{base}: {error}")))?;
+    let is_here = |url: &Url| is_same_place(url, &address);
+    let (mut here, mut elsewhere) = (Vec::new(), Vec::new());
+    let files = find_files(environment);
+    for file in &files {
+        // A file of a client's without an address belongs to the one that has it.
+        let mut of_client = files.iter().filter(|it| it.client.name == file.client.name);
+        let points_here = if file.urls.is_empty() {
+            of_client.any(|it| it.urls.iter().any(is_here))
+        } else {
+            file.urls.iter().any(is_here)
         };
-        for file in client.files {
-            let Some(path) = file.find(environment) else {
-                continue;
-            };
-            // A file that cannot be read points nowhere that this user could know.
-            let text = read_file(&path).ok().flatten().unwrap_or_default();
-            let written = record.as_ref().and_then(|record| record.find(&path));
-            let how = match written {
-                Some(written) if written.after == text => "connect --write",
-                Some(_) => "connect --write, changed since",
-                None => "by hand",
-            };
-            if written.is_some() || names_address(&text, base) {
-                rows.push([
-                    client.name.to_owned(),
-                    path.display().to_string(),
-                    how.to_owned(),
-                ]);
-            }
+        let Some(how) = explain_how(file, points_here, config)? else {
+            continue;
+        };
+        let row = [
+            file.client.name.to_owned(),
+            file.path.display().to_string(),
+            how,
+        ];
+        if points_here {
+            here.push(row);
+        } else {
+            elsewhere.push(row);
         }
     }
-    let variables = list_clients().filter_map(|client| client.run.as_ref());
-    let variables = variables
-        .chain([find_run("")])
-        .flat_map(|run| run.variables);
-    let mut names: Vec<&str> = variables.map(|variable| variable.name).collect();
-    names.sort_unstable();
-    names.dedup();
-    for name in names {
-        if environment
-            .get_variable(name)
-            .is_some_and(|value| names_address(value, base))
-        {
-            let place = format!("the variable {name}");
-            rows.push(["this shell".to_owned(), place, "by hand".to_owned()]);
+    for (name, _) in find_variables(environment)
+        .iter()
+        .filter(|(_, url)| is_here(url))
+    {
+        let place = format!("the variable {name}");
+        here.push(["this shell".to_owned(), place, "by hand".to_owned()]);
+    }
+    if here.is_empty() {
+        writeln!(out, "nothing points to {base}")?;
+    } else {
+        writeln!(out, "what points to {base}")?;
+        write_table(out, &here)?;
+    }
+    if !elsewhere.is_empty() {
+        writeln!(out, "\nwritten by connect --write, and pointing elsewhere")?;
+        write_table(out, &elsewhere)?;
+    }
+    Ok(())
+}
+
+/// Who has written the address, and where it leads if not here. `None`: the file has nothing to do with the proxy.
+fn explain_how(
+    file: &FoundFile,
+    points_here: bool,
+    config: &Config,
+) -> Result<Option<String>, CommandError> {
+    let record = match find_data_dir(config) {
+        Ok(data_dir) => {
+            Some(Record::load(data_dir, file.client.name).map_err(CommandError::Command)?)
+        }
+        Err(_) => None,
+    };
+    let Some(written) = record.as_ref().and_then(|record| record.find(&file.path)) else {
+        let has_address = points_here && !file.urls.is_empty();
+        return Ok(has_address.then(|| "by hand".to_owned()));
+    };
+    // A file that cannot be read points nowhere that this user could know.
+    let mut how = match read_file(&file.path).ok().flatten() {
+        Some(text) if text == written.after => "connect --write".to_owned(),
+        Some(_) => "connect --write, changed since".to_owned(),
+        None => "connect --write, gone since".to_owned(),
+    };
+    if !points_here {
+        for url in &file.urls {
+            // SECURITY: an address may hold a password.
+            how += &format!(", {}", url.origin().ascii_serialization());
         }
     }
-    if rows.is_empty() {
-        return Ok(writeln!(out, "nothing points to {base}")?);
-    }
-    writeln!(out, "what points to {base}")?;
-    Ok(write_table(out, &rows)?)
-}
-
-/// Whether a text has the address, by number or by the name `localhost`.
-fn names_address(text: &str, base: &str) -> bool {
-    let (_, authority) = base.split_once("://").unwrap_or(("", base));
-    let by_name = authority.replace("127.0.0.1", "localhost");
-    let ends_there = |rest: &str| !rest.starts_with(|c: char| c.is_ascii_digit());
-    let has = |address: &str| text.split(address).skip(1).any(ends_there);
-    !authority.is_empty() && (has(authority) || has(&by_name))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::names_address;
-
-    #[test]
-    fn an_address_is_found_whole() {
-        let base = "http://127.0.0.1:1876";
-        assert!(names_address("x = \"http://127.0.0.1:1876/v1\"", base));
-        assert!(names_address("http://localhost:1876", base));
-        assert!(!names_address("http://127.0.0.1:18760/v1", base));
-        assert!(!names_address("", base));
-    }
+    Ok(Some(how))
 }

@@ -1,29 +1,19 @@
 //! Which models a client is told of, with their windows: from the running proxy, else from the settings.
 
-use std::time::Duration;
-
-use http_body_util::{BodyExt, Limited};
-use serde::Deserialize;
-
 use super::{
     super::{
-        CommandError, block_on,
+        CommandError,
+        ask_proxy::AskedProxy,
+        block_on,
         clients::{Client, RunSetup, Values},
         table::group_digits,
     },
     Config,
 };
-use crate::{
-    config::{names::matches_pattern, secret::Secret},
-    conversation::Format,
-    provider::{Registry, begin_http_client},
-};
+use crate::{config::names::matches_pattern, conversation::Format, provider::Registry};
 
 /// More are left out where nobody names them: a client's file is no catalogue.
 const MAX_MODELS: usize = 20;
-/// For the list of a running proxy.
-const TIMEOUT: Duration = Duration::from_secs(5);
-const MAX_LIST_BYTES: usize = 8 << 20;
 
 #[derive(clap::Args, Clone, Debug)]
 pub(in crate::cli) struct ModelArgs {
@@ -37,11 +27,8 @@ pub(in crate::cli) struct ModelArgs {
 
 /// Where models are looked for.
 pub(in crate::cli) struct ModelSource<'s> {
-    /// Of a proxy that may run.
-    pub(in crate::cli) base: &'s str,
+    pub(in crate::cli) proxy: &'s AskedProxy,
     pub(in crate::cli) config: &'s Config,
-    /// A client's key.
-    pub(in crate::cli) key: Option<&'s str>,
 }
 
 /// What a client is told.
@@ -62,7 +49,7 @@ struct Offer {
     source: String,
 }
 
-#[derive(Clone, Deserialize)]
+#[derive(Clone)]
 struct Offered {
     id: String,
     /// Tokens. `None`: not known, or only assumed.
@@ -75,7 +62,7 @@ impl ModelSource<'_> {
     /// # Errors
     /// No provider serves a model that is named, or none is there to choose.
     pub(super) fn choose(&self, client: &Client, args: &ModelArgs) -> Result<Chosen, CommandError> {
-        if args.model.is_empty() && client.has_models {
+        if args.model.is_empty() && client.has_own_model_names {
             return Ok(self.tell_none(None));
         }
         let offer = self.ask()?;
@@ -136,7 +123,7 @@ impl ModelSource<'_> {
                 chosen.said = Some(format!("{lack}, nor is there another model for {path}"));
                 Ok(chosen)
             }
-            [_, _, ..] if client.has_models => {
+            [_, _, ..] if client.has_own_model_names => {
                 let mut chosen = self.tell_none(None);
                 let names = names.join(", ");
                 chosen.said = Some(format!(
@@ -157,7 +144,7 @@ impl ModelSource<'_> {
 
     fn tell_none(&self, window: Option<u64>) -> Chosen {
         let alone = Values {
-            base: self.base.to_owned(),
+            base: self.proxy.base.clone(),
             window,
             ..Values::default()
         };
@@ -181,7 +168,7 @@ impl ModelSource<'_> {
             let window = context_length.map(u64::from);
             let told = client.told_window(args.window.or(window));
             let model = Values {
-                base: self.base.to_owned(),
+                base: self.proxy.base.clone(),
                 model: Some(id),
                 window: told,
                 ..Values::default()
@@ -206,11 +193,19 @@ impl ModelSource<'_> {
     /// All names, of a running proxy if there is one.
     fn ask(&self) -> Result<Offer, CommandError> {
         let registry = Registry::new(self.config).map_err(CommandError::Start)?;
-        let base = self.base;
-        let (models, source) = match block_on(ask_proxy(base, self.key.map(Secret::new).as_ref()))?
-        {
-            Ok(offered) => (offered, format!("of the proxy at {base}")),
-            Err(why) => (list_offered(&registry), format!("of the settings ({why})")),
+        let (models, source) = match block_on(self.proxy.list_models())? {
+            Ok(listed) => {
+                let listed = listed.into_iter().map(|model| Offered {
+                    id: model.id,
+                    context_length: model.context_length,
+                });
+                let source = format!("of the proxy at {}", self.proxy.base);
+                (listed.collect(), source)
+            }
+            Err(why) => {
+                let why = why.shorten();
+                (list_offered(&registry), format!("of the settings ({why})"))
+            }
         };
         Ok(Offer {
             registry,
@@ -305,30 +300,4 @@ fn list_offered(registry: &Registry) -> Vec<Offered> {
         id: model.id,
     });
     offered.collect()
-}
-
-/// The list of a running proxy, or why there is none.
-async fn ask_proxy(base: &str, key: Option<&Secret>) -> Result<Vec<Offered>, String> {
-    #[derive(Deserialize)]
-    struct List {
-        data: Vec<Offered>,
-    }
-    let client = begin_http_client().timeout(TIMEOUT).build();
-    let client = client.map_err(|error| error.to_string())?;
-    let mut request = client.get(format!("{base}/v1/models"));
-    if let Some(key) = key {
-        request = request.bearer_auth(key.reveal());
-    }
-    let nobody = |_| format!("no proxy runs at {base}");
-    let answer = request.send().await.map_err(nobody)?;
-    if !answer.status().is_success() {
-        return Err(format!("{base} answers {}", answer.status()));
-    }
-    let body = Limited::new(reqwest::Body::from(answer), MAX_LIST_BYTES)
-        .collect()
-        .await;
-    let body = body.map_err(|error| error.to_string())?.to_bytes();
-    let list: Result<List, _> = serde_json::from_slice(&body);
-    list.map(|list| list.data)
-        .map_err(|_| format!("{base} is no proxy"))
 }

@@ -69,7 +69,7 @@ impl Home {
         let mut out = Vec::new();
         let result = match parsed.command.unwrap() {
             Command::Connect(mut args) => {
-                args.url = Some(url.to_owned());
+                args.proxy.url = Some(url.to_owned());
                 run(&args, &flags, &environment, &mut out)
             }
             Command::Disconnect(args) => run_disconnect(&args, &flags, &environment, &mut out),
@@ -271,6 +271,7 @@ fn a_file_that_was_changed_since_loses_only_what_was_written() {
         listed.contains("connect --write, changed since"),
         "{listed}"
     );
+    assert!(!listed.contains("elsewhere"), "{listed}");
     let told = home.succeed("disconnect");
     assert!(
         told.contains("it was changed since: only what connect had written is gone"),
@@ -323,7 +324,8 @@ fn what_cannot_be_edited_stays_and_its_lines_are_printed() {
     }
     assert_eq!(home.list(), before);
     let (_, error) = home.run("connect cline --write");
-    assert!(error.unwrap().contains("no file that can be written"));
+    let error = error.unwrap();
+    assert!(error.starts_with("nothing was written: Cline"), "{error}");
 }
 
 /// Texts of a client's file: good ones, broken ones, and none.

@@ -1,8 +1,7 @@
-//! Where the clients of this user point: by their variables, and by the base URLs in their files.
+//! Where the clients of this user point, and whether a proxy answers there.
 
-use std::{collections::BTreeSet, fs, net::SocketAddr, path::Path, sync::LazyLock};
+use std::{collections::BTreeSet, net::SocketAddr};
 
-use regex::Regex;
 use reqwest::Url;
 
 use super::{
@@ -10,19 +9,12 @@ use super::{
     machine::{Listener, find_listener},
 };
 use crate::{
-    cli::{clients::list_clients, find_reachable},
+    cli::{
+        clients::addresses::{find_files, find_variables},
+        find_reachable,
+    },
     config::{Config, Environment},
 };
-
-const MAX_FILE_BYTES: u64 = 1 << 20;
-
-const VARIABLES: [&str; 3] = ["ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "OPENAI_API_BASE"];
-
-static BASE_URL: LazyLock<Regex> = LazyLock::new(|| {
-    let key =
-        r#"(?i)(?:base_?url|api[_-]?base|api_url|_host)["']?\s*[:=]\s*["']?(https?://[^\s"',}]+)"#;
-    Regex::new(key).expect("a test looks with it")
-});
 
 /// What points to an address of this machine, and whether a proxy answers there.
 pub(super) async fn check_clients(
@@ -66,43 +58,21 @@ pub(super) async fn check_clients(
 }
 
 /// Who has a base URL, where it stands, and the URL.
-fn find_base_urls(environment: &Environment) -> BTreeSet<(&'static str, String, String)> {
-    let variables = VARIABLES.into_iter().filter_map(|name| {
-        let url = environment.get_variable(name)?.to_owned();
-        Some(("environment", name.to_owned(), url))
-    });
-    let files = list_clients().flat_map(|client| {
-        let found = client
-            .files
-            .iter()
-            .filter_map(|file| file.find(environment));
-        found.map(|path| (client.title, path))
-    });
-    let in_files = files.flat_map(|(client, path)| {
-        let shown = path.display().to_string();
-        read_base_urls(&path)
-            .into_iter()
-            .map(move |url| (client, shown.clone(), url))
-    });
-    variables.chain(in_files).collect()
-}
-
-/// None where the file is absent, too large or no text.
-fn read_base_urls(path: &Path) -> Vec<String> {
-    let is_fit = fs::metadata(path).is_ok_and(|it| it.is_file() && it.len() <= MAX_FILE_BYTES);
-    let text = is_fit
-        .then(|| fs::read_to_string(path).ok())
-        .flatten()
-        .unwrap_or_default();
-    let urls = BASE_URL
-        .captures_iter(&text)
-        .filter_map(|it| Some(it.get(1)?.as_str().to_owned()));
-    urls.collect()
+fn find_base_urls(environment: &Environment) -> BTreeSet<(&'static str, String, Url)> {
+    let variables = find_variables(environment).into_iter();
+    let mut found: BTreeSet<_> = variables
+        .map(|(name, url)| ("environment", format!("the variable {name}"), url))
+        .collect();
+    for file in find_files(environment) {
+        let place = file.path.display().to_string();
+        let urls = file.urls.into_iter();
+        found.extend(urls.map(|url| (file.client.title, place.clone(), url)));
+    }
+    found
 }
 
 /// The address of a URL that leads to this machine.
-fn find_local_address(url: &str) -> Option<SocketAddr> {
-    let url = Url::parse(url).ok()?;
+fn find_local_address(url: &Url) -> Option<SocketAddr> {
     let host = url.host_str()?.trim_matches(['[', ']']);
     let host = if host == "localhost" {
         "127.0.0.1"

@@ -25,6 +25,10 @@ const OLD_CATALOGUE: Duration = Duration::from_secs(90 * 86_400);
 const SILENT: &str = "look whether the server runs and a firewall is between; where a proxy must be asked, set HTTPS_PROXY or \
                       providers.NAME.proxy";
 
+/// Of a provider that is built in, and so has no section in which something could be wrong.
+const SILENT_AND_BUILT_IN: &str = "nothing, if its models are not used; else look whether this machine reaches the network, and where a proxy \
+                                   must be asked, set HTTPS_PROXY";
+
 /// Asks each provider for its list of models, which costs nothing and loads no model.
 pub(super) async fn check_providers(registry: &Registry) -> Vec<Finding> {
     let remote = registry
@@ -36,7 +40,7 @@ pub(super) async fn check_providers(registry: &Registry) -> Vec<Finding> {
     let (mut found, clocks): (Vec<_>, Vec<_>) = asked.into_iter().unzip();
     let ollama = registry
         .providers()
-        .filter(|it| it.config.profile.name == "ollama");
+        .filter(|it| it.config.profile.ollama_api);
     found.extend(ollama.map(|provider| {
         let told = "is guarded for clients whose base URL ends with /v1; what they send to Ollama's own /api is not";
         Finding::ok(&format!("providers.{}", provider.name), told)
@@ -66,7 +70,12 @@ async fn check_provider(provider: &Provider) -> (Finding, Option<(&str, Duration
     };
     let Ok(asked) = timeout(ASK_WITHIN, provider.send_request(request)).await else {
         let cause = format!("gives no answer within {} s", ASK_WITHIN.as_secs());
-        return (Finding::fault(subject, cause, SILENT), None);
+        let finding = if provider.config.is_known {
+            Finding::warning(subject, cause, SILENT_AND_BUILT_IN)
+        } else {
+            Finding::fault(subject, cause, SILENT)
+        };
+        return (finding, None);
     };
     match asked {
         Ok(answer) => {
@@ -75,7 +84,7 @@ async fn check_provider(provider: &Provider) -> (Finding, Option<(&str, Duration
             (finding, error.map(|error| (&*provider.name, error)))
         }
         Err(error) => {
-            let mut finding = explain_failure(subject, &error);
+            let mut finding = explain_failure(subject, &error, provider.config.is_known);
             // Nobody has said that it is used.
             if provider.config.is_known {
                 finding.level = Level::Warning;
@@ -131,21 +140,23 @@ fn judge_status(subject: &str, provider: &Provider, status: StatusCode) -> Findi
     }
 }
 
-fn explain_failure(subject: &str, error: &UpstreamError) -> Finding {
+fn explain_failure(subject: &str, error: &UpstreamError, is_built_in: bool) -> Finding {
     let cause = match error {
         UpstreamError::Unreachable { cause, .. } => &**cause,
         UpstreamError::Garbage { .. } => "no HTTP",
         _ => "",
     };
     let has = |words: &[&str]| words.iter().any(|it| cause.contains(it));
-    let remedy = if has(&["no HTTP"]) {
-        "correct the scheme and the port of base_url: https:// is for TLS, http:// for none"
-    } else if has(&["through a proxy"]) {
+    let remedy = if has(&["through a proxy"]) {
         "correct the proxy in HTTPS_PROXY, ALL_PROXY or providers.NAME.proxy, or name this host in NO_PROXY"
     } else if has(&["Expired", "NotValidYet", "expired", "not valid yet"]) {
         "set this machine's clock, or have the server's certificate renewed"
     } else if has(&["certificate"]) {
         "name the PEM file of the authority that signed its certificate in server.ca_file"
+    } else if is_built_in {
+        SILENT_AND_BUILT_IN
+    } else if has(&["no HTTP"]) {
+        "correct the scheme and the port of base_url: https:// is for TLS, http:// for none"
     } else if has(&["lookup", "dns name"]) {
         "correct the host in base_url, or the name resolution of this machine"
     } else if has(&["refused"]) {
@@ -193,4 +204,39 @@ pub(super) fn check_catalogue(registry: &Registry) -> Finding {
     }
     let remedy = "fetch it with plimsoll models --ask, see whether catalogue.url can be reached, or install a newer release";
     Finding::warning(subject, told, remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_built_in_provider_has_no_section_to_correct() {
+        let unreachable = |cause: &str| UpstreamError::Unreachable {
+            provider: "openai".to_owned(),
+            cause: format!(": {cause}"),
+            connected: false,
+        };
+        for (cause, remedy) in [
+            ("Connection refused", "nothing, if its models are not used"),
+            (
+                "failed to lookup address",
+                "nothing, if its models are not used",
+            ),
+            (
+                "asked through a proxy: refused",
+                "correct the proxy in HTTPS_PROXY",
+            ),
+            ("invalid peer certificate: UnknownIssuer", "server.ca_file"),
+        ] {
+            let finding = explain_failure("providers.openai", &unreachable(cause), true);
+            let told = finding.remedy.unwrap();
+            assert!(
+                told.contains(remedy) && !told.contains("base_url"),
+                "{told}"
+            );
+        }
+        let own = explain_failure("providers.up", &unreachable("Connection refused"), false);
+        assert!(own.remedy.unwrap().contains("base_url"));
+    }
 }

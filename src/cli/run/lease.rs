@@ -16,8 +16,12 @@ const NAMED_WITHIN: Duration = Duration::from_secs(2);
 /// The proxy that a data directory names, if it runs.
 pub(in crate::cli) async fn find_running(data_dir: &Path) -> Option<RunningProxy> {
     let proxy = RunningProxy::read(data_dir)?;
-    HeldProxy::take(&proxy, NAMED_WITHIN).await?;
-    Some(proxy)
+    is_running(&proxy).await.then_some(proxy)
+}
+
+/// Whether that very proxy listens there: it proves to know the secret. What is sent tells nobody the secret.
+pub(in crate::cli) async fn is_running(proxy: &RunningProxy) -> bool {
+    HeldProxy::take(proxy, NAMED_WITHIN).await.is_some()
 }
 
 /// A proxy that has proved to know the secret. It does not end for lack of clients while this value lives.

@@ -96,7 +96,16 @@ impl WrittenSettings {
             Ok(text) => Ok(Some((path.display().to_string(), text))),
             Err(error) if !is_named && error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => {
-                let message = format!("cannot be read: {error}");
+                let remedy = match error.kind() {
+                    io::ErrorKind::NotFound => {
+                        "write it, or name one that is there (--config, PLIMSOLL_CONFIG)"
+                    }
+                    io::ErrorKind::PermissionDenied => {
+                        "let the proxy's user read it (chmod, chown), or name another with --config"
+                    }
+                    _ => "make it a readable file of UTF-8 text",
+                };
+                let message = format!("cannot be read: {error}; {remedy}");
                 Err(Problems::for_file(path.display(), message))
             }
         };
@@ -231,13 +240,22 @@ pub(crate) fn read_text(path: &Path, max_bytes: u64, kind: &str) -> io::Result<S
 /// SECURITY: the error is the parser's message without its quote of the line, which may show a key.
 fn parse_toml(text: &str) -> Result<Dict, String> {
     Toml::from_str::<Dict>(text).map_err(|error| {
-        let message = error.message().trim().replace('\n', "; ");
+        let message = error.message().trim();
+        let (wrong, expected) = message.split_once("\nexpected ").unzip();
+        let wrong = wrong.unwrap_or(message).replace('\n', ", ");
+        let remedy = match expected {
+            Some(expected) => format!(
+                "write what is expected there: {}",
+                expected.replace('\n', ", ")
+            ),
+            None => "correct it there".to_owned(),
+        };
         match error.span().and_then(|span| text.get(..span.start)) {
             Some(before) => {
                 let line = before.matches('\n').count() + 1;
-                format!("line {line}: {message}")
+                format!("line {line} is no TOML: {wrong}; {remedy}")
             }
-            None => message,
+            None => format!("is no TOML: {wrong}; {remedy}"),
         }
     })
 }

@@ -118,9 +118,9 @@ pub struct Profile {
     pub refuses_overflow: bool,
     /// The paths, from the base URL, of which the first that is there lists loaded models with the windows that they were
     /// loaded with.
-    pub loaded_models: &'static [&'static str],
-    /// The least window with which a model is loaded that sets none, in tokens.
-    pub least_window: Option<u32>,
+    pub loaded_model_paths: &'static [&'static str],
+    /// The smallest window with which a model is loaded that sets none, in tokens.
+    pub smallest_window: Option<u32>,
     /// Whether Ollama's own API is there beside `/v1`.
     pub ollama_api: bool,
     /// One name of a model stands for several hosts, whose windows differ: what one of them refuses, another may take.
@@ -171,8 +171,8 @@ const OPEN: Profile = Profile {
     refuses_overflow: true,
     has_hosts: false,
     overflow_is_free: true,
-    loaded_models: &[],
-    least_window: None,
+    loaded_model_paths: &[],
+    smallest_window: None,
     ollama_api: false,
     errors_inside: false,
     counts_missed_only: false,
@@ -292,14 +292,14 @@ pub const PROFILES: &[Profile] = &[
     Profile {
         name: "lmstudio",
         // The second one until version 0.4.
-        loaded_models: &["/../api/v1/models", "/../api/v0/models"],
+        loaded_model_paths: &["/../api/v1/models", "/../api/v0/models"],
         ..STRICT
     },
     Profile {
         name: "ollama",
-        loaded_models: &["/../api/ps"],
+        loaded_model_paths: &["/../api/ps"],
         // 32,768 with 24 GiB of graphics memory, 262,144 with 48 GiB (`docs/context-length.mdx`, `server/routes.go`, August 2026).
-        least_window: Some(4_096),
+        smallest_window: Some(4_096),
         ollama_api: true,
         refuses_overflow: false,
         overflow_is_free: false,
@@ -316,6 +316,12 @@ pub const PROFILES: &[Profile] = &[
 static CHANGED: Mutex<Vec<&'static Profile>> = Mutex::new(Vec::new());
 
 impl Profile {
+    /// Whether it is an engine of one's own: it loads models, and their windows change with what it has loaded. Other engines, such as
+    /// llama.cpp and vLLM, have no profile; their lists of models show it.
+    pub const fn is_engine(&self) -> bool {
+        !self.loaded_model_paths.is_empty()
+    }
+
     /// Whether a request is refused whose prompt and answer cap together pass the window.
     pub fn checks_answer_cap(&self) -> bool {
         self.answer_room == AnswerRoom::Checked

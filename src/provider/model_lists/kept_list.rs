@@ -82,7 +82,7 @@ impl ModelList {
     /// The time from the last answer or failure to the next question.
     pub(super) fn pause(&self, provider: &Provider, may_learn: bool) -> Duration {
         let is_engine = self.is_engine
-            || !provider.config.profile.loaded_models.is_empty()
+            || provider.config.profile.is_engine()
             || (self.failed && provider.is_on_this_machine());
         let was_away = || provider.unreachable_ms.load(Relaxed) > self.asked_ms;
         if is_engine && (self.stale || may_learn || was_away()) {

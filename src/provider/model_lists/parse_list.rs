@@ -24,7 +24,7 @@ pub(super) struct Listed {
     /// The windows are those of an engine, and change with what it runs.
     pub(super) is_engine: bool,
     /// The path, from the base URL, at which the engine says more of what it runs. Asking there loads nothing.
-    pub(super) more: Option<&'static str>,
+    pub(super) details_path: Option<&'static str>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub(super) struct ListedModel {
     /// It thinks, and refuses to be asked not to.
     pub(super) always_thinks: bool,
     /// The engine loads it with a window of its own choice: no less than this, in tokens.
-    pub(super) least: Option<u32>,
+    pub(super) smallest_window: Option<u32>,
 }
 
 /// All models of a list. `None`: it is no list.
@@ -46,7 +46,7 @@ pub(super) fn parse_model_list(body: &[u8]) -> Option<Listed> {
         let mut model = ListedModel {
             bounds: parse_bounds(entry),
             always_thinks: always_thinks(entry),
-            least: None,
+            smallest_window: None,
         };
         listed.is_engine |= is_of_engine(entry);
         // A router of llama.cpp: with these a model will be loaded, or was. The rest is what runs.
@@ -62,7 +62,7 @@ pub(super) fn parse_model_list(body: &[u8]) -> Option<Listed> {
         }
         listed.models.insert(id.to_owned(), model);
     }
-    listed.more = find_more(entries);
+    listed.details_path = find_details_path(entries);
     Some(listed)
 }
 
@@ -104,9 +104,9 @@ impl Listed {
         true
     }
 
-    /// Adds what Ollama's `/api/show` says of a model. `least`: the least window with which the engine loads a model that
-    /// sets none, in tokens.
-    pub(super) fn add_settings(&mut self, id: &str, body: &[u8], least: Option<u32>) {
+    /// Adds what Ollama's `/api/show` says of a model. `smallest_window`: that with which the engine loads a model
+    /// that sets none, in tokens.
+    pub(super) fn add_settings(&mut self, id: &str, body: &[u8], smallest_window: Option<u32>) {
         let shown = serde_json::from_slice::<Value>(body).ok();
         let (Some(shown), Some(model)) = (shown, self.models.get_mut(id)) else {
             return;
@@ -130,7 +130,7 @@ impl Listed {
         } else if let Some(set) = set {
             model.bounds.window = Some(at_most(set)).filter(|it| SANE_WINDOWS.contains(it));
         } else {
-            model.least = least.map(at_most);
+            model.smallest_window = smallest_window.map(at_most);
         }
     }
 }
@@ -164,7 +164,7 @@ fn is_of_engine(entry: &Value) -> bool {
 
 /// Where an engine says more, if its list does not say enough. Never by a model's name: a router, and llama-swap, load what is
 /// asked for, and keep it loaded.
-fn find_more(entries: &[Value]) -> Option<&'static str> {
+fn find_details_path(entries: &[Value]) -> Option<&'static str> {
     let first = entries.first()?;
     match first.get("owned_by")?.as_str()? {
         "llama-swap" => Some("/../running"),

@@ -275,7 +275,10 @@ fn ollama_says_with_which_window_it_loads_a_model() {
     let shown = |body: &str| {
         let mut listed = parse_model_list(br#"[{"id":"m"}]"#).unwrap();
         listed.add_settings("m", body.as_bytes(), Some(4_096));
-        (listed.models["m"].bounds.window, listed.models["m"].least)
+        (
+            listed.models["m"].bounds.window,
+            listed.models["m"].smallest_window,
+        )
     };
     let set = r#"{"parameters":"stop \"<|x|>\"\nnum_ctx                        65536","model_info":{"llama.context_length":131072}}"#;
     assert_eq!(shown(set), (Some(65_536), None));

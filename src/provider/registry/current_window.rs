@@ -52,14 +52,14 @@ impl Registry {
             let accepted = self.learnt.find_longest_accepted(&key, now);
             accepted.max(learnt.input).max(Some(target.answered))
         };
-        let least = || {
-            let tokens = self.listed.find_least(endpoint, model)?;
+        let smallest = || {
+            let tokens = self.listed.find_smallest_window(endpoint, model)?;
             Some(Window {
                 tokens,
                 ..Window::ASSUMED
             })
         };
-        let found = catalogued.or_else(elsewhere).or_else(least);
+        let found = catalogued.or_else(elsewhere).or_else(smallest);
         let found = found.and_then(|window| match window.is_guessed() {
             // What an error has named is no guess.
             true if learnt.window.is_some() => None,
@@ -115,8 +115,8 @@ impl Registry {
 
     /// Asks a provider for its list where that is due; `known`: the catalogue has the model.
     fn ask_list_if_due(&self, provider: &Arc<Provider>, named: Option<&str>, known: bool) {
-        let loads_models = !provider.config.profile.loaded_models.is_empty();
-        let wanted = provider.config.ask_models.unwrap_or(!known || loads_models);
+        let is_engine = provider.config.profile.is_engine();
+        let wanted = provider.config.ask_models.unwrap_or(!known || is_engine);
         if !wanted
             || provider.why_list_not_asked().is_some()
             || !self.background.is_started()

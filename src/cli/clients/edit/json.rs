@@ -25,6 +25,8 @@ impl Json {
 }
 
 impl Document for Json {
+    const COMMENT: &str = "//";
+
     fn parse(text: &str) -> Result<Self, String> {
         let options = ParseOptions {
             allow_comments: true,

@@ -21,6 +21,8 @@ pub(in crate::cli) struct Leaf {
 
 /// A file that can be edited.
 trait Document: Sized {
+    /// How a comment begins that fills a line.
+    const COMMENT: &str;
     /// # Errors
     /// Why the text cannot be edited.
     fn parse(text: &str) -> Result<Self, String>;
@@ -161,6 +163,9 @@ pub(in crate::cli) struct Removed {
     pub(in crate::cli) text: String,
     /// Paths of values that are not as they were set. They stay.
     pub(in crate::cli) changed: Vec<String>,
+    /// Paths of values that somebody has added to what was set: in a table that was not there before. They stay, and the client may
+    /// miss what stood beside them.
+    pub(in crate::cli) added: Vec<String>,
 }
 
 /// The text without the values, which are there again as in `before`. What was set and has another value since stays.
@@ -173,26 +178,30 @@ pub(in crate::cli) fn remove_leaves(
     before: Option<&str>,
     leaves: &[Leaf],
 ) -> Result<Removed, String> {
-    let mut changed = Vec::new();
-    let before = before.unwrap_or_default();
-    let text = keep_line_ends(text, |text| match format {
-        FileFormat::Json => remove_in::<json::Json>(text, before, leaves, &mut changed),
-        FileFormat::Toml => remove_in::<toml::Toml>(text, before, leaves, &mut changed),
-        FileFormat::Yaml => Err("YAML is not edited".to_owned()),
+    let (mut changed, mut added) = (Vec::new(), Vec::new());
+    let before = to_line_feeds(before.unwrap_or_default());
+    let text = keep_line_ends(text, |text| {
+        let removed = match format {
+            FileFormat::Json => remove_in::<json::Json>(text, &before, leaves)?,
+            FileFormat::Toml => remove_in::<toml::Toml>(text, &before, leaves)?,
+            FileFormat::Yaml => return Err("YAML is not edited".to_owned()),
+        };
+        (changed, added) = (removed.changed, removed.added);
+        Ok(removed.text)
     })?;
-    Ok(Removed { text, changed })
+    Ok(Removed {
+        text,
+        changed,
+        added,
+    })
 }
 
-fn remove_in<D: Document>(
-    text: &str,
-    before: &str,
-    leaves: &[Leaf],
-    changed: &mut Vec<String>,
-) -> Result<String, String> {
+fn remove_in<D: Document>(text: &str, before: &str, leaves: &[Leaf]) -> Result<Removed, String> {
     let mut document = D::parse(text)?;
-    let before = D::parse(&to_line_feeds(before))?;
+    let before = D::parse(before)?;
     let present = document.list_leaves();
     let past = before.list_leaves();
+    let mut changed = Vec::new();
     for leaf in leaves.iter().rev() {
         if !present.contains(leaf) {
             let is_gone = leaf.is_element || !document.has(&leaf.path);
@@ -211,7 +220,47 @@ fn remove_in<D: Document>(
             }
         }
     }
-    Ok(document.write())
+    let added = list_added(&document, &before, leaves);
+    let text = return_comments::<D>(text, document.write());
+    Ok(Removed {
+        text,
+        changed,
+        added,
+    })
+}
+
+/// What is left in the tables that were set, and was neither set nor there before.
+fn list_added<D: Document>(document: &D, before: &D, leaves: &[Leaf]) -> Vec<String> {
+    let is_set = |leaf: &Leaf| leaves.iter().any(|own| own.path == leaf.path);
+    let is_beside = |leaf: &Leaf| {
+        let own = leaves.iter().filter_map(|own| own.path.split_last());
+        let mut tables = own.map(|(_, above)| above).filter(|it| !it.is_empty());
+        tables.any(|table| leaf.path.starts_with(table) && !before.has(table))
+    };
+    let left = document.list_leaves().into_iter();
+    let mut added: Vec<String> = left
+        .filter(|leaf| !is_set(leaf) && is_beside(leaf))
+        .map(|leaf| leaf.path.join("."))
+        .collect();
+    added.dedup();
+    added
+}
+
+/// The edited text with the comments that went with the values below them: nothing that was written is a comment.
+fn return_comments<D: Document>(text: &str, edited: String) -> String {
+    let is_comment = |line: &str| line.trim_start().starts_with(D::COMMENT);
+    let returned: String = similar::TextDiff::from_lines(text, &*edited)
+        .iter_all_changes()
+        .filter(|change| change.tag() != similar::ChangeTag::Delete || is_comment(change.value()))
+        .map(|change| change.value().to_owned())
+        .collect();
+    let list = |text: &str| D::parse(text).map(|document| document.list_leaves());
+    // In a text of several lines, what looks like a comment is none.
+    if list(&returned) == list(&edited) {
+        returned
+    } else {
+        edited
+    }
 }
 
 /// Edits a text in the form that the editors know: lines that end with a line feed, without a byte order mark. Both come back.

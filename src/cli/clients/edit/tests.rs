@@ -2,6 +2,8 @@ use proptest::prelude::*;
 
 use super::{super::find_client, *};
 
+mod changed;
+
 const BASE: &str = "http://127.0.0.1:1876";
 
 /// The values of a client's first file for two models, the second one of an unknown window.
@@ -48,7 +50,8 @@ fn toml_keeps_comments_and_other_tables() {
         "model = \"local/a\" # mine\nprofile = 'z'\nmodel_provider = \"plimsoll\"\n\
          model_context_window = 32000\n\n# Other.\n[model_providers.own]\nname = \"own\"\n\n\
          [model_providers.plimsoll]\nname = \"plimsoll\"\nbase_url = \"http://127.0.0.1:1876/v1\"\n\
-         wire_api = \"responses\"\nrequires_openai_auth = true\n",
+         wire_api = \"responses\"\nrequires_openai_auth = true\n\n\
+         [model_providers.plimsoll.env_http_headers]\nx-plimsoll-key = \"PLIMSOLL_KEY\"\n",
     );
 }
 

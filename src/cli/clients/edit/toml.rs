@@ -24,6 +24,8 @@ impl Toml {
 }
 
 impl Document for Toml {
+    const COMMENT: &str = "#";
+
     fn parse(text: &str) -> Result<Self, String> {
         let document = text.parse().map(Self);
         document

@@ -50,6 +50,122 @@ fn a_link_that_leads_nowhere_stays() {
     assert!(link.is_symlink());
 }
 
+/// Its folder can be written, so that it could be replaced all the same.
+#[cfg(unix)]
+#[test]
+fn a_read_only_file_stays_and_the_error_says_what_to_do() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = Home::new();
+    home.put(SETTINGS, "{\"a\":1}");
+    let file = home.path(SETTINGS);
+    let set_mode = |mode| fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+    let refused = |line: &str| {
+        let error = home.run(line).1.unwrap();
+        let remedy = format!(
+            "{0}: it is read-only; make it writable (chmod u+w {0})",
+            file.display()
+        );
+        assert!(error.contains(&remedy), "{error}");
+    };
+    set_mode(0o444);
+    let before = home.list();
+    for line in [
+        "connect claude-code --write",
+        "connect claude-code --dry-run",
+    ] {
+        refused(line);
+        assert_eq!(home.list(), before);
+    }
+    assert_eq!(
+        home.succeed("disconnect"),
+        "nothing was written by connect --write\n"
+    );
+    set_mode(0o644);
+    home.succeed("connect claude-code --write");
+    let written = home.list();
+    set_mode(0o444);
+    // Nothing is to be written, so the mode is no hindrance.
+    home.succeed("connect claude-code --write");
+    refused("disconnect");
+    assert_eq!(home.list(), written);
+    set_mode(0o644);
+    home.succeed("disconnect");
+    assert_eq!(home.list(), before);
+}
+
+#[test]
+fn what_points_elsewhere_is_listed_apart() {
+    let home = Home::new();
+    let other = "http://127.0.0.1:3";
+    home.run_at(other, "connect aider --write --model local/small");
+    home.succeed("connect codex --write");
+    home.put(
+        ".pi/agent/models.json",
+        "{\"baseUrl\": \"http://localhost:1/v1\"}",
+    );
+    home.put(
+        ".config/zed/settings.json",
+        "{\"api_url\": \"http://localhost:2/v1\"}",
+    );
+    let listed = home.succeed("connect --list");
+    let (here, elsewhere) = listed.split_once("\n\n").unwrap();
+    assert!(
+        here.starts_with("what points to http://127.0.0.1:1\n"),
+        "{listed}"
+    );
+    assert!(here.contains("codex") && here.contains("pi "), "{listed}");
+    assert!(
+        !here.contains("aider") && !listed.contains("zed"),
+        "{listed}"
+    );
+    assert!(
+        elsewhere.starts_with("written by connect --write, and pointing elsewhere\n"),
+        "{listed}"
+    );
+    assert!(elsewhere.contains(".aider.conf.yml"), "{listed}");
+    assert!(
+        elsewhere.contains("connect --write, http://127.0.0.1:3\n"),
+        "{listed}"
+    );
+    assert_eq!(elsewhere.matches("aider ").count(), 2, "{listed}");
+    // As the user has it since.
+    let codex = ".codex/config.toml";
+    let text = home.read(codex);
+    home.put(codex, &text.replace("127.0.0.1:1/", "proxy.example:4/"));
+    let listed = home.succeed("connect --list");
+    assert!(
+        listed.contains("connect --write, changed since, http://proxy.example:4\n"),
+        "{listed}"
+    );
+}
+
+#[test]
+fn each_client_has_its_own_way_to_send_the_key() {
+    let home = Home::new();
+    for (client, way) in [
+        (
+            "codex",
+            "key: Its login goes out as it is. Beside it goes what PLIMSOLL_KEY holds",
+        ),
+        (
+            "codex",
+            "[model_providers.plimsoll.env_http_headers]\nx-plimsoll-key = \"PLIMSOLL_KEY\"\n",
+        ),
+        (
+            "claude-code",
+            "ANTHROPIC_CUSTOM_HEADERS=\"x-plimsoll-key: KEY\"",
+        ),
+        (
+            "open-webui",
+            "export OPENAI_API_CONFIGS='{\"0\": {\"enable\": true, \"headers\": {\"x-plimsoll-task\": \"{{TASK}}\"}}}'\n",
+        ),
+    ] {
+        let shown = home.succeed(&format!("connect {client}"));
+        assert!(shown.contains(way), "{way} in {shown}");
+        assert!(shown.ends_with("KEY is a client key of the proxy; without client keys, the provider's where the proxy has none, else any text\n"));
+    }
+}
+
 #[test]
 fn a_file_that_the_client_lost_is_there_again() {
     let home = Home::new();
