@@ -235,10 +235,8 @@ async fn a_name_of_the_settings_with_the_suffix_is_a_name() {
             let seen = up.last_request();
             let got: Value = serde_json::from_slice(&seen.body).unwrap();
             assert_eq!(got["model"], sent, "{model}");
-            let expected: &[&str] = match beta && format == Format::Messages {
-                true => &[BETA],
-                false => &[],
-            };
+            let has_beta = beta && format == Format::Messages;
+            let expected: &[&str] = if has_beta { &[BETA] } else { &[] };
             assert_eq!(betas(&seen), expected, "{model}");
         }
     }
