@@ -31,7 +31,7 @@ fn answer_all(seen: &ReceivedRequest) -> Vec<ProviderStep> {
     let found = format.iter().find(|(at, _)| path == *at);
     let format = found.map_or(Format::Chat, |(_, format)| *format);
     let body = whole_answer(format, "Well.", &[], (50, 3));
-    vec![answer("200 OK", "", body.to_string())]
+    vec![answer("200 OK", "", body)]
 }
 
 fn body(format: Format, model: &str, text: &str) -> String {
