@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// Tokens that are remembered as answered. Beyond this, the one that was used longest ago is forgotten.
-const MAX_ANSWERED: NonZeroUsize = NonZeroUsize::new(4_096).unwrap();
+const MAX_ANSWERED: NonZeroUsize = NonZeroUsize::new(4_096).expect("not zero");
 /// Bytes of the claims of a token, and of an id.
 const MAX_CLAIMS_BYTES: usize = 16 << 10;
 const MAX_ID_BYTES: usize = 256;

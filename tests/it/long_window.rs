@@ -31,7 +31,7 @@ fn answer_all(seen: &ReceivedRequest) -> Vec<ProviderStep> {
     let found = format.iter().find(|(at, _)| path == *at);
     let format = found.map_or(Format::Chat, |(_, format)| *format);
     let body = whole_answer(format, "Well.", &[], (50, 3));
-    vec![answer("200 OK", "", body.to_string())]
+    vec![answer("200 OK", "", body)]
 }
 
 fn body(format: Format, model: &str, text: &str) -> String {
@@ -235,10 +235,8 @@ async fn a_name_of_the_settings_with_the_suffix_is_a_name() {
             let seen = up.last_request();
             let got: Value = serde_json::from_slice(&seen.body).unwrap();
             assert_eq!(got["model"], sent, "{model}");
-            let expected: &[&str] = match beta && format == Format::Messages {
-                true => &[BETA],
-                false => &[],
-            };
+            let has_beta = beta && format == Format::Messages;
+            let expected: &[&str] = if has_beta { &[BETA] } else { &[] };
             assert_eq!(betas(&seen), expected, "{model}");
         }
     }

@@ -66,18 +66,17 @@ fn answer_login(seen: &ReceivedRequest) -> Vec<ProviderStep> {
         let error = json!({"type": "error", "error": error});
         return vec![answer("401 Unauthorized", "", error.to_string())];
     }
-    let format = match seen.line.contains("/messages") {
-        true => Format::Messages,
-        false => Format::Responses,
+    let format = if seen.line.contains("/messages") {
+        Format::Messages
+    } else {
+        Format::Responses
     };
     let body = String::from_utf8_lossy(&seen.body);
     let note = [("add_reminder", json!({"content": write_note(token)}))];
     let parsed: Value = serde_json::from_str(&body).unwrap();
     let mut tools = parsed["tools"].as_array().into_iter().flatten();
-    let calls = match tools.any(|it| it["name"] == PROMPT) && !body.contains(NOTE) {
-        true => &note[..],
-        false => &[],
-    };
+    let asks = tools.any(|it| it["name"] == PROMPT) && !body.contains(NOTE);
+    let calls = if asks { &note[..] } else { &[] };
     let text = format!("Done, {} bytes.", body.len());
     let body = whole_answer(format, &text, calls, (9_200, 5));
     let organization = token.split('-').nth(3).unwrap_or_default();
