@@ -6,7 +6,7 @@
 
 mod environment;
 mod keep;
-mod lease;
+pub(super) mod lease;
 mod overriding;
 mod start;
 
