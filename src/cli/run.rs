@@ -26,8 +26,8 @@ pub(super) use self::{
 };
 use super::{
     CommandError, CommandResult,
-    clients::{Values, find_client},
     ask_proxy::AskedProxy,
+    clients::{Values, find_client},
     connect::models::{ModelArgs, ModelSource},
 };
 use crate::config::{Environment, Flags, load_config};
