@@ -46,7 +46,6 @@ def play_pi(way, home, provider, config, model, key, told=None):
     task.check_read(provider, said)
 
 
-@pytest.mark.xfail(strict=True, reason="run gives --extension=FILE, and pi 1.6 reads --extension FILE only")
 @pytest.mark.parametrize(("provider", "model", "window"), OWN_MODELS)
 def test_pi_by_run(tmp_path, provider, model, window):
     with provider(window) as running:

@@ -165,7 +165,11 @@ fn plan_with_tools(
     let fit = replay::replay_conversation(view, &measured, cuts, weight, knowledge, known);
     if fit.replay.shortens_tools
         && measured.tools.brevity.is_none()
-        && let Some(tools) = ShortTools::cut_to_share(conversation, policy)
+        && let Some(tools) = ShortTools::cut_to_share(
+            conversation,
+            policy,
+            knowledge.was_refused.then(|| measured.shares.total()),
+        )
     {
         return plan_with_tools(conversation, policy, knowledge, names_ids, compacts, tools);
     }

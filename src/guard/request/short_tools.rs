@@ -48,12 +48,15 @@ impl ShortTools {
     }
 
     /// As the first cut of a session has them: as far as it takes to bring them within their share. `None` where they are
-    /// within it, must stay, or get no shorter.
+    /// within it, must stay, or get no shorter. `refused`: raw tokens of this request, if the provider refused it as too long:
+    /// by its count they are the window at least.
     pub(in crate::guard) fn cut_to_share(
         conversation: &Conversation,
         policy: &Policy<'_>,
+        refused: Option<u32>,
     ) -> Option<Self> {
-        let most = policy.window_share(SHARE);
+        let of_request = refused.map_or(f64::INFINITY, |raw| SHARE * f64::from(raw));
+        let most = policy.window_share(SHARE).min(of_request);
         let all = weigh_definitions(conversation, policy);
         if !may_cut(policy) || f64::from(all) <= most {
             return None;
