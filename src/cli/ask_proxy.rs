@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Where the user has a key for the proxy.
-const KEY_VARIABLE: &str = "PLIMSOLL_KEY";
+pub(super) const KEY_VARIABLE: &str = "PLIMSOLL_KEY";
 
 /// For one answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -167,15 +167,17 @@ impl AskedProxy {
         }
         let answer = request.send().await.map_err(nobody)?;
         self.check_status(answer.status(), key.is_some())?;
-        let other = |reason: String| NoAnswer::Refused(self.explain_other(&reason));
+        let other = |reason: String| NoAnswer::Refused(self.explain_unexpected_answer(&reason));
         let body = Limited::new(reqwest::Body::from(answer), MAX_ANSWER_BYTES).collect();
         let body = body.await.map_err(|error| other(error.to_string()))?;
         serde_json::from_slice(&body.to_bytes()).map_err(|error| other(error.to_string()))
     }
 
-    fn explain_other(&self, reason: &str) -> String {
+    fn explain_unexpected_answer(&self, reason: &str) -> String {
         let base = &self.base;
-        format!("{base} does not answer; is this a Plimsoll proxy of the same release? {reason}")
+        format!(
+            "{base} does not answer as a Plimsoll proxy of this release does: {reason}; --url names another address"
+        )
     }
 
     fn check_status(&self, status: StatusCode, has_key: bool) -> Result<(), NoAnswer> {
@@ -188,12 +190,12 @@ impl AskedProxy {
                 )
             }
             StatusCode::UNAUTHORIZED if self.key.is_some() => format!(
-                "{base} asks for a key. It does not prove that it is the proxy of the data directory, so the key in {key_env}                  is not sent; if it is your proxy, name it with --url {base}"
+                "{base} asks for a key. It does not prove that it is the proxy of the data directory, so the key in {key_env} is not sent; if it is your proxy, name it with --url {base}"
             ),
             StatusCode::UNAUTHORIZED => format!(
-                "{base} asks for a key: set the environment variable {key_env} to a client's key or the administrator's, or                  name another variable with --key-env"
+                "{base} asks for a key: set the environment variable {key_env} to a client's key or the administrator's, or name another variable with --key-env"
             ),
-            status => self.explain_other(&format!("The status is {status}.")),
+            status => self.explain_unexpected_answer(&format!("the status is {status}")),
         }))
     }
 

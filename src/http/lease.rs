@@ -1,5 +1,6 @@
 //! Leases of a proxy: who holds one keeps a proxy alive that ends when nobody uses it, and learns at once when it is gone.
-//! `plimsoll run` holds one for each client that it has started.
+//! `plimsoll run` holds one for each client that it has started; `serve`, `doctor` and commands with a key take one for a
+//! moment, to learn whose listener it is.
 //!
 //! A lease is a request whose answer has no end. It begins with a challenge in both directions.
 //!
@@ -29,7 +30,7 @@ use crate::{error::Failure, wire::Body};
 
 pub const LEASE_PATH: &str = "/plimsoll/lease";
 
-/// Chosen by who asks, at random and once: 32 bytes or less.
+/// Chosen by who asks, at random and used once; at most [`MAX_NONCE_BYTES`].
 pub const NONCE_HEADER: HeaderName = HeaderName::from_static("x-plimsoll-nonce");
 /// In the request and in the answer: a digest of the nonce, keyed with the secret.
 pub const PROOF_HEADER: HeaderName = HeaderName::from_static("x-plimsoll-proof");

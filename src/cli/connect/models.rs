@@ -10,7 +10,11 @@ use super::{
     },
     Config,
 };
-use crate::{config::names::matches_pattern, conversation::Format, provider::Registry};
+use crate::{
+    config::{OPEN_WEIGHTS, names::matches_pattern},
+    conversation::Format,
+    provider::Registry,
+};
 
 /// More are left out where nobody names them: a client's file is no catalogue.
 const MAX_MODELS: usize = 20;
@@ -243,7 +247,8 @@ impl ModelSource<'_> {
                 .own_models
                 .iter()
                 .map(|own| own.split_inclusive('-').next());
-            makers.any(|maker| maker.is_some_and(|maker| name.starts_with(maker)))
+            !name.contains(OPEN_WEIGHTS)
+                && makers.any(|maker| maker.is_some_and(|maker| name.starts_with(maker)))
         };
         let is_alias =
             |alias: &String| run.own_models.iter().any(|own| matches_pattern(alias, own));

@@ -25,7 +25,8 @@ use super::{
 };
 use crate::{
     cli::{
-        CommandError, CommandResult, block_on, proxy_file::RunningProxy, proxy_socket::ProxySocket,
+        CommandError, CommandResult, ask_proxy::KEY_VARIABLE, block_on, proxy_file::RunningProxy,
+        proxy_socket::ProxySocket,
     },
     config::{Environment, Flags, LoadedConfig, load_config},
     session::installation_secret::InstallationSecret,
@@ -35,8 +36,8 @@ use crate::{
 const LOCK_NAME: &str = "run.lock";
 /// A proxy may take a minute to listen.
 const LOCK_WITHIN: Duration = Duration::from_secs(90);
-/// Longer than running answers may take to end (`server.drain_timeout_ms`), as it is by default.
-const ENDS_WITHIN: Duration = Duration::from_secs(40);
+/// How long a proxy that was stopped may take to end once its running answers have (`server.drain_timeout_ms`).
+const ENDS_AFTER_DRAIN: Duration = Duration::from_secs(10);
 
 /// For the answer of a proxy that is looked for. While the client already sends to that address, less: whoever listens
 /// there now may be somebody else.
@@ -108,7 +109,7 @@ fn print_answer(kept: &KeptProxy) -> io::Result<()> {
 /// keys, the user's is in `PLIMSOLL_KEY`.
 fn find_key(loaded: &LoadedConfig, environment: &Environment) -> io::Result<Option<String>> {
     if !loaded.config.clients.is_empty() {
-        let key = environment.get_variable("PLIMSOLL_KEY");
+        let key = environment.get_variable(KEY_VARIABLE);
         if key.is_none() {
             say(
                 "the settings have client keys: set PLIMSOLL_KEY to one, unless the client sends one itself",
@@ -149,7 +150,7 @@ impl Keeper<'_> {
     async fn find_or_start(&mut self, ended: Option<&EndedProxy>) -> Result<HeldProxy, String> {
         let begun = Instant::now();
         loop {
-            let _lock = self.lock().await?;
+            let lock = self.lock().await?;
             let data_dir = self.loaded.config.server.data_dir.path();
             let recorded = data_dir.and_then(RunningProxy::read);
             if let Some(held) = self.find(recorded.as_ref(), ended).await? {
@@ -163,7 +164,7 @@ impl Keeper<'_> {
                     if may_return && was_of_run(recorded.as_ref(), taken) => {}
                 Err(error) => return Err(error.to_string()),
             }
-            drop(_lock);
+            drop(lock);
             sleep(POLL).await;
         }
     }
@@ -250,7 +251,7 @@ impl Keeper<'_> {
         let lock = lock.map_err(|error| error.to_string())?;
         let begun = Instant::now();
         loop {
-            match lock.try_lock() {
+            match lock.trylock() {
                 Ok(()) => return Ok(Some(lock)),
                 Err(TryLockError::WouldBlock) if begun.elapsed() < LOCK_WITHIN => sleep(POLL).await,
                 Err(TryLockError::WouldBlock) => {
@@ -321,12 +322,13 @@ impl Keeper<'_> {
     /// A proxy that was told to stop lets running answers end, and has the data directory until then.
     async fn wait_until_gone(&mut self, process: u32) {
         let begun = Instant::now();
+        let limit = self.loaded.config.server.drain_timeout + ENDS_AFTER_DRAIN;
         let mut own = self.started.take().filter(|child| child.id() == process);
         let mut is_gone = || match &mut own {
             Some(child) => !matches!(child.try_wait(), Ok(None)),
             None => !is_running(process),
         };
-        while begun.elapsed() < ENDS_WITHIN && !is_gone() {
+        while begun.elapsed() < limit && !is_gone() {
             sleep(POLL).await;
         }
     }

@@ -62,7 +62,7 @@ const KNOWN: [KnownProvider; 3] = [
 const CODEX_BACKEND: &str = "/backend-api/codex";
 
 /// OpenAI publishes these, and does not serve them.
-const OPEN_WEIGHTS: &str = "gpt-oss";
+pub const OPEN_WEIGHTS: &str = "gpt-oss";
 
 /// The owner of a login that a client sends: whose host it is good at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -80,6 +80,7 @@ impl Registry {
         };
         let key = LessonKey::new(&target.provider.endpoint, &target.model, with);
         let learnt = self.learnt.find_bounds(&key, 0, SystemTime::now()).window;
+        // A refused beta is remembered as a window no larger than the plain one (`learn_refused_betas`).
         let is_refused = learnt.is_some_and(|window| window <= self.plain_window(target, scope));
         if is_refused { 0 } else { betas }
     }

@@ -62,7 +62,7 @@ async fn a_stranger_at_the_recorded_address_gets_no_client() {
     fs::create_dir_all(home.data()).unwrap();
     let file = home.data().join("proxy.json");
     fs::write(&file, stale.to_string()).unwrap();
-    // One that others can read or write is not believed at all.
+    // Believed only if it is its owner's alone.
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
     fs::set_permissions(&file, mode).unwrap();
     let mut client = home.run(ENDS_SOON);

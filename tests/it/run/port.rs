@@ -78,7 +78,10 @@ async fn every_keeper_holds_the_port() {
 #[tokio::test]
 async fn without_proxy_and_keeper_the_port_is_free_and_the_next_client_brings_the_proxy_back() {
     let home = Home::new();
-    let mut client = home.run(STAYS);
+    // No other test listens at this address, and takes a port that is free for a moment.
+    let mut command = home.command(STAYS);
+    command.args(["--listen", "127.0.0.77:0", "sh", "-c", CLIENT]);
+    let mut client = Running::start(&mut command);
     let address = client.address().await;
     let keeper = find_keeper(&client);
     send_signal("KILL", keeper);
