@@ -251,7 +251,7 @@ impl Keeper<'_> {
         let lock = lock.map_err(|error| error.to_string())?;
         let begun = Instant::now();
         loop {
-            match lock.trylock() {
+            match lock.try_lock() {
                 Ok(()) => return Ok(Some(lock)),
                 Err(TryLockError::WouldBlock) if begun.elapsed() < LOCK_WITHIN => sleep(POLL).await,
                 Err(TryLockError::WouldBlock) => {
