@@ -30,7 +30,7 @@ use crate::{error::Failure, wire::Body};
 
 pub const LEASE_PATH: &str = "/plimsoll/lease";
 
-/// Chosen by who asks, at random and used once; at most [`MAX_NONCE_BYTES`].
+/// Chosen by who asks, at random and used once; at most 64 bytes.
 pub const NONCE_HEADER: HeaderName = HeaderName::from_static("x-plimsoll-nonce");
 /// In the request and in the answer: a digest of the nonce, keyed with the secret.
 pub const PROOF_HEADER: HeaderName = HeaderName::from_static("x-plimsoll-proof");
