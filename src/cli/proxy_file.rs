@@ -123,6 +123,13 @@ impl ProxyFile {
     }
 }
 
+impl ProxyFile {
+    /// Leaves the file behind.
+    pub(super) fn leave(self) {
+        std::mem::forget(self);
+    }
+}
+
 impl Drop for ProxyFile {
     fn drop(&mut self) {
         let now = self.path.parent().and_then(RunningProxy::read);

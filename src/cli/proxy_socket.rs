@@ -35,7 +35,9 @@ mod unix {
         time::{sleep, timeout},
     };
 
-    use crate::cli::{CommandError, proxy_file::RunningProxy, serve::bind_listener};
+    use crate::cli::{
+        CommandError, find_reachable, proxy_file::RunningProxy, serve::bind_listener,
+    };
 
     /// For a proxy of this machine to answer.
     const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
@@ -62,7 +64,7 @@ mod unix {
                 stream.async_io(Interest::READABLE, receive).await
             };
             let listener = net::TcpListener::from(timeout(ANSWERS_WITHIN, asked).await.ok()?.ok()?);
-            let is_its = listener.local_addr().ok()? == proxy.address;
+            let is_its = find_reachable(listener.local_addr().ok()?) == proxy.address;
             is_its.then_some(Self(listener))
         }
 

@@ -109,12 +109,15 @@ async fn serve_until_stopped(
         stopping.cancel();
     };
     let stopped = async {
-        tokio::select! {
-            () = stopping.cancelled() => {}
-            () = unused => {}
+        let keepers_go_on = tokio::select! {
+            () = stopping.cancelled() => offer.is_some(),
+            () = unused => false,
+        };
+        // `plimsoll run` must not find a proxy that is about to end. But where keepers bring it back at its address, a later
+        // one waits for that.
+        if let Some(file) = file.filter(|_| keepers_go_on) {
+            file.leave();
         }
-        // `plimsoll run` must not find a proxy that is about to end.
-        drop(file);
     };
     let second_stop = async {
         let reloads = stopping.run_until_cancelled(reloader.run(reload));

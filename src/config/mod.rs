@@ -47,8 +47,8 @@ pub use loading::{
 pub use model::{Deployment, ModelConfig};
 pub use outgoing::{Outgoing, ProxySetting, Route};
 pub use provider::{
-    Auth, CacheMarkers, LoginHost, OPEN_WEIGHTS, PROXY_HEADER_PREFIX, PROXY_KEY, ProviderConfig,
-    SIMULATED, Threads,
+    Auth, CacheMarkers, OPEN_WEIGHTS, PROXY_HEADER_PREFIX, PROXY_KEY, ProviderConfig, SIMULATED,
+    Threads,
 };
 pub use recovery::{AddTools, Language, RecoveryConfig};
 pub use responses::{ClientCompaction, ResponsesConfig, ResponsesWebsocket};

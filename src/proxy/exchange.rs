@@ -194,7 +194,7 @@ async fn inherit_session(
     let (headers, sessions) = (&incoming.parts.headers, &app.sessions);
     let client = session::ClientIdentity::from_headers(incoming.client.name.as_deref(), headers);
     let tenants = &sessions.tenants;
-    let login = || find_login_account(app, &incoming.parts, candidates, conversation);
+    let login = || find_login_account(app, &incoming.parts, candidates);
     let is_passed_on = matches!(client, session::ClientIdentity::PassedOn(_));
     let account = if is_passed_on { login() } else { None };
     let account = account.unwrap_or_else(|| tenants.derive_account(client));

@@ -1,13 +1,12 @@
-//! The account of a login whose token is renewed: what stays the same in the login names it, so that a session outlives its
-//! token. A ChatGPT login has the ids of its account and its user in its token. Of a subscription at Anthropic the token is
-//! opaque: the host tells the token's organisation in the head of each answer, and Claude Code the member in the body
-//! (`account_uuid` in `metadata.user_id`).
+//! The account of a ChatGPT login whose token is renewed: the ids of account and user in the token stay the same, so that a
+//! session outlives its token.
 //!
 //! SECURITY: the proxy verifies none of this. So an id counts only at the login's own host, in requests that carry the token
 //! there and nowhere else, and only after that host answered this very token, in a conversation, with a 2xx while this proxy
 //! runs. Until then the token is an account of its own, so that nothing that is stored enters its request. Another's ids break
-//! the signature of a token, and the organisation is the host's word; the member of an organisation is the client's. The
-//! account finds sessions only: session API, page and commands go by the credential itself.
+//! the signature of a token. The account finds sessions only: session API, page and commands go by the credential itself.
+//! The token of a subscription at Anthropic is opaque, and nothing else in the request is verified by anybody, so that it stays
+//! an account of its own; Claude Code names its account by `x-plimsoll-key`.
 
 use std::num::NonZeroUsize;
 
@@ -22,24 +21,20 @@ use super::{
     outgoing::{CHATGPT_ACCOUNT, read_only_token},
 };
 use crate::{
-    config::LoginHost,
-    conversation::Conversation,
     provider::{ModelCandidates, Provider},
-    session::{Account, Tenants, read_login_member},
+    session::{Account, Tenants},
 };
 
 /// Tokens that are remembered as answered. Beyond this, the one that was used longest ago is forgotten.
 const MAX_ANSWERED: NonZeroUsize = NonZeroUsize::new(4_096).expect("not zero");
-/// Bytes of the claims of a token, and of an id.
+/// Bytes of the claims of a token, in base64.
 const MAX_CLAIMS_BYTES: usize = 16 << 10;
+/// Bytes of an id of an account or a user.
 const MAX_ID_BYTES: usize = 256;
-/// How a token of a subscription at Anthropic begins.
-const SUBSCRIPTION: &[u8] = b"sk-ant-oat";
-const ORGANIZATION: &str = "anthropic-organization-id";
 
-/// Which logins their hosts have answered: digests of tokens, each with the account that its host knows.
+/// Keyed digests of the tokens that their host has answered.
 #[derive(Debug)]
-pub struct AnsweredLogins(Mutex<LruCache<Account, Account>>);
+pub struct AnsweredLogins(Mutex<LruCache<Account, ()>>);
 
 impl Default for AnsweredLogins {
     fn default() -> Self {
@@ -67,64 +62,33 @@ pub(super) fn find_login_account(
     app: &App,
     parts: &Parts,
     candidates: &ModelCandidates,
-    conversation: &Conversation,
 ) -> Option<Account> {
     let provider = &candidates.targets().next()?.provider;
-    let host = provider.config.find_login_host()?;
     let mut targets = candidates.targets();
-    if !targets.all(|target| target.provider.config.find_login_host() == Some(host)) {
+    if !targets.all(|target| target.provider.config.is_chatgpt_itself()) {
         return None;
     }
     let tenants = &app.sessions.tenants;
     let token = read_only_token(app, parts, provider)?;
-    let answered = find_answered(app, host, token)?;
-    match host {
-        LoginHost::ChatGpt => {
-            let account = read_chatgpt_account(tenants, &parts.headers, token);
-            account.filter(|account| *account == answered)
-        }
-        LoginHost::Anthropic => {
-            let member = read_login_member(conversation).filter(|it| is_id(it))?;
-            Some(tenants.derive_login(&[b"member", answered.as_bytes(), member.as_bytes()]))
-        }
-    }
+    app.logins.0.lock().get(&digest_token(tenants, token))?;
+    read_chatgpt_account(tenants, &parts.headers, token)
 }
 
-/// Remembers a login that its host answered in a conversation. `answer`: the head of a 2xx.
-pub(super) fn note_answered_login(
-    app: &App,
-    parts: &Parts,
-    provider: &Provider,
-    answer: &HeaderMap,
-) {
-    let Some(host) = provider.config.find_login_host() else {
+/// Remembers a login that its host answered in a conversation with a 2xx.
+pub(super) fn note_answered_login(app: &App, parts: &Parts, provider: &Provider) {
+    if !provider.config.is_chatgpt_itself() {
         return;
-    };
-    let Some(token) = read_only_token(app, parts, provider) else {
-        return;
-    };
+    }
     let tenants = &app.sessions.tenants;
-    let account = match host {
-        LoginHost::ChatGpt => read_chatgpt_account(tenants, &parts.headers, token),
-        LoginHost::Anthropic => {
-            let told = answer.get(ORGANIZATION).and_then(|it| it.to_str().ok());
-            let told = told.filter(|it| is_id(it) && token.starts_with(SUBSCRIPTION));
-            told.map(|told| tenants.derive_login(&[b"organization", told.as_bytes()]))
-        }
-    };
-    if let Some(account) = account {
-        let key = digest_token(tenants, host, token);
-        app.logins.0.lock().put(key, account);
+    if let Some(token) = read_only_token(app, parts, provider)
+        && read_chatgpt_account(tenants, &parts.headers, token).is_some()
+    {
+        app.logins.0.lock().put(digest_token(tenants, token), ());
     }
 }
 
-fn find_answered(app: &App, host: LoginHost, token: &[u8]) -> Option<Account> {
-    let key = digest_token(&app.sessions.tenants, host, token);
-    app.logins.0.lock().get(&key).copied()
-}
-
-fn digest_token(tenants: &Tenants, host: LoginHost, token: &[u8]) -> Account {
-    tenants.derive_login(&[b"token", host.name().as_bytes(), token])
+fn digest_token(tenants: &Tenants, token: &[u8]) -> Account {
+    tenants.derive_login(&[b"token", token])
 }
 
 /// The account and the user in the token, where the header names the same account.
@@ -140,11 +104,12 @@ fn read_chatgpt_account(tenants: &Tenants, headers: &HeaderMap, token: &[u8]) ->
     let claims = BASE64_URL_SAFE_NO_PAD.decode(claims).ok()?;
     let claims: Claims = serde_json::from_slice(&claims).ok()?;
     let (account, user) = (claims.auth.chatgpt_account_id, claims.sub);
-    let is_whole = is_id(&account) && is_id(&user) && named.as_bytes() == account.as_bytes();
+    let is_whole =
+        is_valid_id(&account) && is_valid_id(&user) && named.as_bytes() == account.as_bytes();
     is_whole.then(|| tenants.derive_login(&[b"chatgpt", account.as_bytes(), user.as_bytes()]))
 }
 
-fn is_id(text: &str) -> bool {
+fn is_valid_id(text: &str) -> bool {
     (1..=MAX_ID_BYTES).contains(&text.len()) && !text.bytes().any(|it| it.is_ascii_control())
 }
 
@@ -203,11 +168,10 @@ mod tests {
     fn the_tokens_that_are_remembered_are_bounded() {
         let (logins, most) = (AnsweredLogins::default(), MAX_ANSWERED.get());
         let tenants = Tenants::new(InstallationSecret::from_bytes([3; 32]));
-        let account = tenants.derive_login(&[b"account"]);
         for at in 0..most + 10 {
             let token = format!("token {at}");
-            let key = digest_token(&tenants, LoginHost::ChatGpt, token.as_bytes());
-            logins.0.lock().put(key, account);
+            let key = digest_token(&tenants, token.as_bytes());
+            logins.0.lock().put(key, ());
         }
         assert_eq!(logins.0.lock().len(), most);
     }

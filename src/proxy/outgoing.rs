@@ -57,9 +57,13 @@ pub fn strip_query_keys(app: &App, parts: &Parts, provider: &Provider, query: &s
     format!("?{}", kept.join("&"))
 }
 
-/// Whether a provider gets what the client sends as its own credentials.
+/// Whether a provider gets what the client sends as its own credentials. The key of `plimsoll run`, which some clients send as
+/// that of an API, goes to none.
 fn passes_credentials(app: &App, parts: &Parts, provider: &Provider) -> bool {
-    matches!(provider.config.auth, Auth::Client) && app.clients.may_pass_credentials(&parts.headers)
+    let mut all = list_credentials(&parts.headers, parts.uri.query(), provider);
+    matches!(provider.config.auth, Auth::Client)
+        && app.clients.may_pass_credentials(&parts.headers)
+        && !all.any(|it| app.sessions.tenants.is_run_key(&it))
 }
 
 /// Looks a window up as it is for the client's account in requests of this format.

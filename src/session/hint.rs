@@ -155,13 +155,6 @@ fn hint_from_metadata(conversation: &Conversation) -> Option<SessionHint> {
     SessionHint::new("metadata.user_id", session.as_bytes())
 }
 
-/// The account in `metadata.user_id` of Claude Code with a login. Nobody has verified it.
-pub fn read_login_member(conversation: &Conversation) -> Option<String> {
-    let (_, parsed) = read_user_id(conversation)?;
-    let account = parsed["account_uuid"].as_str()?;
-    Some(account.to_owned())
-}
-
 /// The text of `metadata.user_id`, and the JSON in it.
 fn read_user_id(conversation: &Conversation) -> Option<(String, Value)> {
     let field = conversation.find_field("metadata")?;

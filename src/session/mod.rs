@@ -44,8 +44,8 @@ pub mod tenant;
 pub mod token_ratios;
 
 use edited_history::HistorySketch;
+pub use hint::SessionHint;
 use hint::TrustedIds;
-pub use hint::{SessionHint, read_login_member};
 use id_generator::IdGenerator;
 pub use lineage::Lineage;
 pub use reasoning_by_session::ReasoningMemory;

@@ -10,6 +10,7 @@
 use std::fmt;
 
 use http::{HeaderMap, header};
+use subtle::ConstantTimeEq as _;
 
 use super::{hint::SessionHint, installation_secret::InstallationSecret};
 use crate::{
@@ -68,11 +69,20 @@ impl fmt::Debug for ClientIdentity<'_> {
 #[derive(Clone, Debug)]
 pub struct Tenants {
     secret: InstallationSecret,
+    run_key: Box<str>,
 }
 
 impl Tenants {
     pub fn new(secret: InstallationSecret) -> Self {
-        Self { secret }
+        Self {
+            run_key: secret.derive_run_key().into(),
+            secret,
+        }
+    }
+
+    /// Whether a credential is the key by which `plimsoll run` names its clients' account, of all their sessions.
+    pub fn is_run_key(&self, credential: &[u8]) -> bool {
+        self.run_key.as_bytes().ct_eq(credential).into()
     }
 
     pub fn derive_account(&self, client: ClientIdentity<'_>) -> Account {

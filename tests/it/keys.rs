@@ -2,7 +2,10 @@
 
 use http::{Method, Request};
 use http_body_util::BodyExt;
-use plimsoll::config::{Auth, secret::Secret};
+use plimsoll::{
+    config::{Auth, secret::Secret},
+    session::installation_secret::InstallationSecret,
+};
 
 use crate::support::{
     COMPLETION, ProviderStep, ProxyBuilder, SECRET, ScriptedProvider, TEXT, TestClient, TestUpload,
@@ -16,6 +19,40 @@ fn request_with(client: &TestClient, name: &str, value: &str) -> Request<TestUpl
     let name: http::HeaderName = name.parse().unwrap();
     request.headers_mut().insert(name, value.parse().unwrap());
     request
+}
+
+/// Some programs send it as the key of an API.
+#[tokio::test]
+async fn the_key_of_plimsoll_run_goes_to_no_provider() {
+    let (up, folder) = (
+        ScriptedProvider::start().await,
+        tempfile::tempdir().unwrap(),
+    );
+    let data_dir = folder.path().to_owned();
+    let proxy = up
+        .proxy()
+        .providers(|provider| provider.auth = Auth::Client)
+        .set(|config| config.server.data_dir = data_dir.into())
+        .start()
+        .await;
+    let secret = InstallationSecret::load_or_create(folder.path()).unwrap();
+    let (run_key, other) = (secret.derive_run_key(), format!("{SECRET}-own"));
+    for (key, expected) in [(&run_key, None), (&other, Some(&other))] {
+        for (name, value) in [
+            ("authorization", format!("Bearer {key}")),
+            ("x-api-key", key.clone()),
+        ] {
+            let count = up.count_requests() + 1;
+            up.script_next([answer("200 OK", "", COMPLETION)]);
+            let client = proxy.client();
+            let got = client.send(request_with(&client, name, &value)).await;
+            assert_eq!(got.status, 200, "{name}");
+            let seen = up.requests(count).await.pop().unwrap();
+            assert_eq!(seen.header(name).is_some(), expected.is_some(), "{name}");
+            let all = format!("{:?}", seen.headers);
+            assert!(!all.contains(&run_key), "{name}: {all}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -49,7 +49,7 @@ pub(in crate::cli) fn find_variables(environment: &Environment) -> Vec<(&'static
         let value = environment.get_variable(name)?;
         let urls = match parse_url(value) {
             Some(url) => vec![url],
-            None => find_urls(value),
+            None => find_urls(value, &BASE_URL),
         };
         Some(urls.into_iter().map(move |url| (name, url)))
     });
@@ -68,20 +68,25 @@ pub(in crate::cli) fn is_same_place(left: &Url, right: &Url) -> bool {
 }
 
 fn read_urls(path: &Path) -> Vec<Url> {
-    let is_fit = fs::metadata(path).is_ok_and(|it| it.is_file() && it.len() <= MAX_FILE_BYTES);
-    let text = is_fit.then(|| fs::read_to_string(path).ok()).flatten();
-    find_urls(&text.unwrap_or_default())
+    find_urls(&read_text(path).unwrap_or_default(), &BASE_URL)
 }
 
-/// The base URLs of a text, but for those in lines that are comments.
-fn find_urls(text: &str) -> Vec<Url> {
+/// The text of a client's file. `None`: there is none, or more than such a file has.
+pub(in crate::cli) fn read_text(path: &Path) -> Option<String> {
+    let is_fit = fs::metadata(path).is_ok_and(|it| it.is_file() && it.len() <= MAX_FILE_BYTES);
+    is_fit.then(|| fs::read_to_string(path).ok()).flatten()
+}
+
+/// The addresses that stand behind a key in a text, but for those in lines that are comments. `pattern`: its first group is the
+/// address.
+pub(in crate::cli) fn find_urls(text: &str, pattern: &Regex) -> Vec<Url> {
     let is_comment = |line: &&str| {
         let line = line.trim_start();
         line.starts_with('#') || line.starts_with("//")
     };
     let lines: Vec<&str> = text.lines().filter(|line| !is_comment(line)).collect();
     let text = lines.join("\n");
-    let found = BASE_URL.captures_iter(&text);
+    let found = pattern.captures_iter(&text);
     found
         .filter_map(|it| parse_url(it.get(1)?.as_str()))
         .collect()
@@ -99,7 +104,7 @@ mod tests {
     #[test]
     fn base_urls_are_found_in_all_formats_and_not_in_comments() {
         let found = |text: &str| {
-            let urls = find_urls(text);
+            let urls = find_urls(text, &BASE_URL);
             urls.iter().map(Url::to_string).collect::<Vec<_>>()
         };
         for text in [

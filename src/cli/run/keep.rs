@@ -124,8 +124,7 @@ fn find_key(loaded: &LoadedConfig, environment: &Environment) -> io::Result<Opti
         (None, None) => InstallationSecret::random(),
     };
     let secret = secret.map_err(io::Error::other)?;
-    let digest = blake3::keyed_hash(secret.as_bytes(), b"the key of plimsoll run");
-    Ok(Some(hex::encode(&digest.as_bytes()[..16])))
+    Ok(Some(secret.derive_run_key()))
 }
 
 struct Keeper<'k> {
@@ -156,7 +155,14 @@ impl Keeper<'_> {
             if let Some(held) = self.find(recorded.as_ref(), ended).await? {
                 return Ok(held);
             }
-            let may_return = begun.elapsed() < RETURNS_WITHIN;
+            // One that was stopped may still drain.
+            let ends = recorded.as_ref().is_some_and(|it| is_running(it.process));
+            let within = if ends {
+                self.loaded.config.server.drain_timeout + ENDS_AFTER_DRAIN
+            } else {
+                RETURNS_WITHIN
+            };
+            let may_return = begun.elapsed() < within;
             match self.open_socket(recorded.as_ref(), ended, may_return).await {
                 Ok(()) => return self.start().await,
                 // Another keeper may hold that socket.

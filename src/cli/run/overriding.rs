@@ -13,11 +13,13 @@ use reqwest::Url;
 
 use super::environment::name_of;
 use crate::{
-    cli::clients::{Overriding, find_client},
+    cli::clients::{
+        Overriding,
+        addresses::{find_urls, is_same_place, read_text},
+        find_client,
+    },
     config::Environment,
 };
-
-const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// One for each file with another address than the proxy's.
 pub(super) fn find_warnings(program: &OsStr, base: &str, environment: &Environment) -> Vec<String> {
@@ -74,16 +76,12 @@ fn list_project_folders() -> Vec<PathBuf> {
 
 /// The address behind a key of a file, where it is another one; without what may be a password in it.
 fn find_other_address(path: &Path, key: &str, base: &str) -> Option<String> {
-    let is_fit = fs::metadata(path).is_ok_and(|it| it.is_file() && it.len() <= MAX_FILE_BYTES);
-    let text = is_fit.then(|| fs::read_to_string(path).ok()).flatten()?;
     // In JSON, and in a file of variables.
-    let value = format!(r#"(?m)^[^#\n]*?\b{key}["']?\s*[:=]\s*["']?([^\s"',}}]+)"#);
-    let found = Regex::new(&value).ok()?.captures(&text)?.get(1)?;
-    let address = Url::parse(found.as_str()).ok()?;
-    if Url::parse(base).is_ok_and(|base| base.origin() == address.origin()) {
-        return None;
-    }
-    Some(address.origin().ascii_serialization())
+    let value = format!(r#"\b{key}["']?\s*[:=]\s*["']?([^\s"',}}]+)"#);
+    let base = Url::parse(base).ok()?;
+    let mut found = find_urls(&read_text(path)?, &Regex::new(&value).ok()?).into_iter();
+    let other = found.find(|address| !is_same_place(address, &base))?;
+    Some(other.origin().ascii_serialization())
 }
 
 #[cfg(test)]
@@ -105,7 +103,13 @@ mod tests {
                 "export ANTHROPIC_BASE_URL='http://127.0.0.1:1876'\n",
                 Some("http://127.0.0.1:1876"),
             ),
+            (
+                r##"{"env": {"A": "#1", "ANTHROPIC_BASE_URL": "http://a.b"}}"##,
+                Some("http://a.b"),
+            ),
+            ("ANTHROPIC_BASE_URL=http://localhost:9\n", None),
             ("# ANTHROPIC_BASE_URL=http://a.b\n", None),
+            ("// \"ANTHROPIC_BASE_URL\": \"http://a.b\"\n", None),
             ("ANTHROPIC_BASE_URL=http://127.0.0.1:9/\n", None),
             ("MY_ANTHROPIC_BASE_URL=http://a.b\n", None),
             ("ANTHROPIC_BASE_URL=\n", None),

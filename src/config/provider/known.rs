@@ -64,39 +64,18 @@ const CODEX_BACKEND: &str = "/backend-api/codex";
 /// OpenAI publishes these, and does not serve them.
 pub const OPEN_WEIGHTS: &str = "gpt-oss";
 
-/// The owner of a login that a client sends: whose host it is good at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LoginHost {
-    ChatGpt,
-    Anthropic,
-}
-
-impl LoginHost {
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::ChatGpt => "chatgpt.com",
-            Self::Anthropic => "api.anthropic.com",
-        }
-    }
-}
+const CHATGPT_HOST: &str = "chatgpt.com";
 
 impl ProviderConfig {
-    /// The login's own host, where this provider is one and gets the client's credentials by TLS. Another host may answer any
-    /// token.
-    pub fn find_login_host(&self) -> Option<LoginHost> {
-        let address: http::Uri = self.base_url.as_deref()?.parse().ok()?;
-        let mut hosts = [LoginHost::ChatGpt, LoginHost::Anthropic].into_iter();
-        let is_own = |it: &LoginHost| {
-            address
-                .host()
-                .is_some_and(|at| at.eq_ignore_ascii_case(it.name()))
+    /// Whether it is the own host of a ChatGPT login, and gets the client's credentials by TLS. Another host may answer any token.
+    pub fn is_chatgpt_itself(&self) -> bool {
+        let address = self.base_url.as_deref().map(str::parse::<http::Uri>);
+        let Some(Ok(address)) = address else {
+            return false;
         };
-        let found = hosts.find(is_own)?;
-        let takes_login = match found {
-            LoginHost::ChatGpt => self.takes_chatgpt_login(),
-            LoginHost::Anthropic => self.auth == Auth::Client,
-        };
-        (takes_login && address.scheme_str() == Some("https")).then_some(found)
+        let host = address.host().unwrap_or_default();
+        let is_own = host.eq_ignore_ascii_case(CHATGPT_HOST);
+        is_own && self.takes_chatgpt_login() && address.scheme_str() == Some("https")
     }
 
     /// Whether it serves Anthropic's own API.
@@ -166,7 +145,7 @@ pub(in crate::config) fn write_known_sections() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Auth, LoginHost, make_known_providers};
+    use super::{Auth, make_known_providers};
 
     #[test]
     fn each_serves_its_own_models_only() {
@@ -232,33 +211,23 @@ mod tests {
     #[test]
     fn a_login_has_its_own_host_by_tls_only() {
         let known = make_known_providers();
-        let with = |name: &str, base_url: &str| {
-            let mut provider = known[name].clone();
-            provider.base_url = Some(base_url.to_owned());
-            provider.find_login_host()
-        };
-        for (name, host) in [
-            ("chatgpt", Some(LoginHost::ChatGpt)),
-            ("anthropic", Some(LoginHost::Anthropic)),
-            ("openai", None),
-        ] {
-            assert_eq!(known[name].find_login_host(), host, "{name}");
+        for (name, expected) in [("chatgpt", true), ("anthropic", false), ("openai", false)] {
+            assert_eq!(known[name].is_chatgpt_itself(), expected, "{name}");
         }
         for base_url in [
             "http://chatgpt.com/backend-api/codex",
             "https://chatgpt.com/v1",
             "https://chatgpt.com.example/backend-api/codex",
             "https://example.com/backend-api/codex",
-            "http://api.anthropic.com/v1",
-            "https://gateway.example/v1",
             "",
         ] {
-            assert_eq!(with("chatgpt", base_url), None, "{base_url}");
-            assert_eq!(with("anthropic", base_url), None, "{base_url}");
+            let mut provider = known["chatgpt"].clone();
+            provider.base_url = Some(base_url.to_owned());
+            assert!(!provider.is_chatgpt_itself(), "{base_url}");
         }
-        let mut keyed = known["anthropic"].clone();
+        let mut keyed = known["chatgpt"].clone();
         keyed.auth = Auth::None;
-        assert_eq!(keyed.find_login_host(), None);
+        assert!(!keyed.is_chatgpt_itself());
     }
 
     #[test]

@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 
 pub use credentials::{Auth, PROXY_HEADER_PREFIX, PROXY_KEY};
 use credentials::{read_auth, read_headers, read_key_header, read_query};
+pub use known::OPEN_WEIGHTS;
 use known::make_known_providers;
 pub(super) use known::write_known_sections;
-pub use known::{LoginHost, OPEN_WEIGHTS};
 
 use super::{
     format::{Api, FORMATS, Format},

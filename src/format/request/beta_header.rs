@@ -34,7 +34,8 @@ pub fn add_beta(headers: &mut HeaderMap, beta: Beta) {
 pub fn add_beta_value(headers: &mut HeaderMap, beta: &'static str) {
     let given = headers.get_all(BETA_HEADER).iter();
     let mut values: Vec<_> = given.filter_map(|value| value.to_str().ok()).collect();
-    if values.iter().any(|value| value.contains(beta)) {
+    let mut items = values.iter().flat_map(|value| value.split(','));
+    if items.any(|item| item.trim() == beta) {
         return;
     }
     values.push(beta);

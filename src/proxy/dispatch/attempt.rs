@@ -319,12 +319,7 @@ async fn send_once(
     calls.calls += 1;
     let answer = answer?;
     if answer.status().is_success() {
-        note_answered_login(
-            &request.app,
-            &request.parts,
-            &target.provider,
-            answer.headers(),
-        );
+        note_answered_login(&request.app, &request.parts, &target.provider);
         let latencies = &request.app.recent;
         latencies.record_latency(&target.provider.name, took);
     }

@@ -19,7 +19,9 @@ use super::provider_reply::{ProviderReply, SendError, is_stream, read_short};
 use crate::{
     config::profile::{AnswerFilling, name_window_betas},
     conversation::Format,
-    format::{AnswerEvents, error_body::ErrorBody, refusal::CHAT_TEMPLATE_WORDS},
+    format::{
+        AnswerEvents, beta_header::BETA_HEADER, error_body::ErrorBody, refusal::CHAT_TEMPLATE_WORDS,
+    },
     provider::{
         overflow::{self, Overflow, OverflowVerdict},
         size_refusal::{SizeRefusal, detect_size_refusal, names_bytes},
@@ -130,7 +132,8 @@ fn judge_error(
         return Some(Refusal::Usage);
     }
     let betas = placed.head.added_window_betas(target);
-    if betas != 0 && refuses_window_beta(status, text, name_window_betas(betas)) {
+    let has_others = placed.head.headers.contains_key(&BETA_HEADER);
+    if betas != 0 && refuses_window_beta(status, text, name_window_betas(betas), has_others) {
         return Some(Refusal::WindowBeta);
     }
     let planned = placed.planned.as_deref();

@@ -20,36 +20,13 @@ const PROMPT: &str = "add_reminder";
 /// A text that is too long for the window.
 const LONG_RESULT: usize = 70_000;
 
-/// The one with a ChatGPT login, and Claude Code with a subscription.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Codex,
-    Claude,
-}
-
-const KINDS: [Kind; 2] = [Kind::Codex, Kind::Claude];
-
-impl Kind {
-    fn format(self) -> Format {
-        match self {
-            Self::Codex => Format::Responses,
-            Self::Claude => Format::Messages,
-        }
-    }
-
-    /// A token of the account `account` of `user`, the `nth` of them. Its host knows it if it is `signed`.
-    fn token(self, account: &str, user: &str, nth: usize, signed: bool) -> String {
-        let signature = if signed { "signed" } else { "forged" };
-        match self {
-            Self::Codex => {
-                let auth = json!({"chatgpt_account_id": account, "chatgpt_plan_type": "plus"});
-                let claims = json!({"sub": user, "exp": nth, "https://api.openai.com/auth": auth});
-                let claims = BASE64_URL_SAFE_NO_PAD.encode(claims.to_string());
-                format!("eyJhbGciOiJSUzI1NiJ9.{claims}.{signature}")
-            }
-            Self::Claude => format!("sk-ant-oat01-{account}-{nth}-{signature}"),
-        }
-    }
+/// A token of the account `account` of `user`, the `nth` of them. Its host knows it if it is `signed`.
+fn make_token(account: &str, user: &str, nth: usize, signed: bool) -> String {
+    let signature = if signed { "signed" } else { "forged" };
+    let auth = json!({"chatgpt_account_id": account, "chatgpt_plan_type": "plus"});
+    let claims = json!({"sub": user, "exp": nth, "https://api.openai.com/auth": auth});
+    let claims = BASE64_URL_SAFE_NO_PAD.encode(claims.to_string());
+    format!("eyJhbGciOiJSUzI1NiJ9.{claims}.{signature}")
 }
 
 /// What the model writes down for a token.
@@ -66,11 +43,6 @@ fn answer_login(seen: &ReceivedRequest) -> Vec<ProviderStep> {
         let error = json!({"type": "error", "error": error});
         return vec![answer("401 Unauthorized", "", error.to_string())];
     }
-    let format = if seen.line.contains("/messages") {
-        Format::Messages
-    } else {
-        Format::Responses
-    };
     let body = String::from_utf8_lossy(&seen.body);
     let note = [("add_reminder", json!({"content": write_note(token)}))];
     let parsed: Value = serde_json::from_str(&body).unwrap();
@@ -78,20 +50,14 @@ fn answer_login(seen: &ReceivedRequest) -> Vec<ProviderStep> {
     let asks = tools.any(|it| it["name"] == PROMPT) && !body.contains(NOTE);
     let calls = if asks { &note[..] } else { &[] };
     let text = format!("Done, {} bytes.", body.len());
-    let body = whole_answer(format, &text, calls, (9_200, 5));
-    let organization = token.split('-').nth(3).unwrap_or_default();
-    let head = format!("anthropic-organization-id: {organization}\r\n");
-    vec![answer("200 OK", &head, body)]
+    let body = whole_answer(Format::Responses, &text, calls, (9_200, 5));
+    vec![answer("200 OK", "", body)]
 }
 
 async fn start() -> (ScriptedProvider, TunnelProxy, RunningProxy) {
     let up = ScriptedProvider::start_answering(answer_login).await;
     start_before(up, "", |config| {
-        for model in [
-            "chatgpt/gpt-5.5",
-            "anthropic/claude-opus-5",
-            "openai/gpt-5.5",
-        ] {
+        for model in ["chatgpt/gpt-5.5", "openai/gpt-5.5"] {
             config
                 .models
                 .insert(model.into(), model_with_early_levels(20_000));
@@ -104,7 +70,6 @@ async fn start() -> (ScriptedProvider, TunnelProxy, RunningProxy) {
 /// A conversation of one client.
 #[derive(Clone)]
 struct Chat {
-    kind: Kind,
     token: String,
     account: String,
     model: &'static str,
@@ -112,29 +77,19 @@ struct Chat {
 }
 
 impl Chat {
-    fn new(kind: Kind, account: &str) -> Self {
+    fn new(account: &str) -> Self {
         let first = json!({"role": "user", "content": "Count the files of the harbour."});
         let call = json!({"path": "log"});
         let long = "a plank of oak; ".repeat(LONG_RESULT / 16);
-        let read = match kind {
-            Kind::Codex => [
-                json!({"type": "function_call", "call_id": "c_1", "name": "read_file", "arguments": call.to_string()}),
-                json!({"type": "function_call_output", "call_id": "c_1", "output": long}),
-            ],
-            Kind::Claude => [
-                json!({"role": "assistant", "content": [{"type": "tool_use", "id": "c_1", "name": "read_file", "input": call}]}),
-                json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c_1", "content": long}]}),
-            ],
-        };
+        let read = [
+            json!({"type": "function_call", "call_id": "c_1", "name": "read_file", "arguments": call.to_string()}),
+            json!({"type": "function_call_output", "call_id": "c_1", "output": long}),
+        ];
         let said = json!({"role": "assistant", "content": "There are nine."});
         Self {
-            kind,
-            token: kind.token(account, "user_1", 1, true),
+            token: make_token(account, "user_1", 1, true),
             account: account.to_owned(),
-            model: match kind {
-                Kind::Codex => "gpt-5.5",
-                Kind::Claude => "claude-opus-5",
-            },
+            model: "gpt-5.5",
             entries: [first].into_iter().chain(read).chain([said]).collect(),
         }
     }
@@ -147,11 +102,7 @@ impl Chat {
         let came = self.repeat(proxy).await;
         if came.status == 200 {
             let got = came.json();
-            let text = match self.kind {
-                Kind::Codex => &got["output"][0]["content"][0]["text"],
-                Kind::Claude => &got["content"][0]["text"],
-            };
-            let text = text.as_str().unwrap();
+            let text = got["output"][0]["content"][0]["text"].as_str().unwrap();
             self.entries
                 .push(json!({"role": "assistant", "content": text}));
         } else {
@@ -161,34 +112,22 @@ impl Chat {
     }
 
     async fn repeat(&self, proxy: &RunningProxy) -> ClientAnswer {
-        let format = self.kind.format();
-        let tools = [client_tool(format)];
-        let body = match self.kind {
-            Kind::Codex => json!({"model": self.model, "store": false, "tools": tools,
-                "input": self.entries}),
-            Kind::Claude => {
-                let user =
-                    json!({"device_id": "d", "account_uuid": self.account, "session_id": "s"});
-                json!({"model": self.model, "max_tokens": 500, "tools": tools,
-                    "metadata": {"user_id": user.to_string()}, "messages": self.entries})
-            }
-        };
+        let tools = [client_tool(Format::Responses)];
+        let body =
+            json!({"model": self.model, "store": false, "tools": tools, "input": self.entries});
         let client = proxy.client();
-        let mut request = client
-            .request(Method::POST, &format!("/v1{}", format.path()))
+        let request = client
+            .request(Method::POST, "/v1/responses")
             .header("content-type", "application/json")
-            .header("authorization", format!("Bearer {}", self.token));
-        if self.kind == Kind::Codex {
-            request = request
-                .header("chatgpt-account-id", &self.account)
-                .header("user-agent", "codex_cli_rs/0.171.0")
-                .header("session-id", "s");
-        }
+            .header("authorization", format!("Bearer {}", self.token))
+            .header("chatgpt-account-id", &self.account)
+            .header("user-agent", "codex_cli_rs/0.171.0")
+            .header("session-id", "s");
         client.send_with(request, body.to_string()).await
     }
 
     fn renew(&mut self, nth: usize) {
-        self.token = self.kind.token(&self.account, "user_1", nth, true);
+        self.token = make_token(&self.account, "user_1", nth, true);
     }
 }
 
@@ -208,114 +147,99 @@ fn last_sent(up: &ScriptedProvider) -> (Vec<Value>, String) {
 }
 
 /// A session with a reminder, after four requests.
-async fn begin_session(kind: Kind, proxy: &RunningProxy, up: &ScriptedProvider) -> Chat {
-    let mut chat = Chat::new(kind, "acct_1");
+async fn begin_session(proxy: &RunningProxy, up: &ScriptedProvider) -> Chat {
+    let mut chat = Chat::new("acct_1");
     // The first request is that of a token that the host has not answered yet.
     let first = session(&chat.ask(proxy).await);
     let second = session(&chat.ask(proxy).await);
-    assert_ne!(first, second, "{kind:?}");
+    assert_ne!(first, second);
     for _ in 0..2 {
-        assert_eq!(session(&chat.ask(proxy).await), second, "{kind:?}");
+        assert_eq!(session(&chat.ask(proxy).await), second);
     }
     let (_, sent) = last_sent(up);
-    assert!(
-        sent.contains(NOTE) && sent.contains(PROMPT),
-        "{kind:?}: {sent}"
-    );
-    assert!(sent.len() < LONG_RESULT, "{kind:?}");
+    assert!(sent.contains(NOTE) && sent.contains(PROMPT), "{sent}");
+    assert!(sent.len() < LONG_RESULT);
     chat
 }
 
 #[tokio::test]
 async fn a_renewed_token_keeps_the_session() {
-    for kind in KINDS {
-        let (up, _tunnel, proxy) = start().await;
-        let mut chat = begin_session(kind, &proxy, &up).await;
-        let before = session(&chat.ask(&proxy).await);
-        let (entries, _) = last_sent(&up);
-        let note = write_note(&chat.token);
-        for nth in 2..5 {
-            chat.renew(nth);
-            // Nothing that is stored enters the request before the host has answered the token.
-            let came = chat.ask(&proxy).await;
-            let (_, sent) = last_sent(&up);
-            assert!(!sent.contains(&note), "{kind:?}");
-            assert_ne!(session(&came), before, "{kind:?}");
-            // Then the session goes on where it was, with what was cut and what was added in their places.
-            let came = chat.ask(&proxy).await;
-            assert_eq!(session(&came), before, "{kind:?}");
-            let (later, sent) = last_sent(&up);
-            assert!(sent.contains(NOTE) && sent.contains(PROMPT), "{kind:?}");
-            assert_eq!(later[..entries.len()], entries, "{kind:?}");
-        }
+    let (up, _tunnel, proxy) = start().await;
+    let mut chat = begin_session(&proxy, &up).await;
+    let before = session(&chat.ask(&proxy).await);
+    let (entries, _) = last_sent(&up);
+    let note = write_note(&chat.token);
+    for nth in 2..5 {
+        chat.renew(nth);
+        // Nothing that is stored enters the request before the host has answered the token.
+        let came = chat.ask(&proxy).await;
+        let (_, sent) = last_sent(&up);
+        assert!(!sent.contains(&note));
+        assert_ne!(session(&came), before);
+        // Then the session goes on where it was, with what was cut and what was added in their places.
+        let came = chat.ask(&proxy).await;
+        assert_eq!(session(&came), before);
+        let (later, sent) = last_sent(&up);
+        assert!(sent.contains(NOTE) && sent.contains(PROMPT));
+        assert_eq!(later[..entries.len()], entries);
     }
 }
 
 #[tokio::test]
 async fn a_stranger_with_the_ids_of_a_login_gets_nothing() {
-    for kind in KINDS {
-        let (up, _tunnel, proxy) = start().await;
-        let mut chat = begin_session(kind, &proxy, &up).await;
-        let note = write_note(&chat.token);
-        let owned = session(&chat.ask(&proxy).await);
-        let forged = kind.token("acct_1", "user_1", 2, false);
-        let foreign = kind.token("acct_2", "user_2", 1, true);
-        let colleague = Kind::Codex.token("acct_1", "user_2", 1, true);
-        let tokens = match kind {
-            Kind::Codex => vec![forged, foreign, colleague],
-            Kind::Claude => vec![forged, foreign],
-        };
-        for token in tokens {
-            let mut stranger = chat.clone();
-            stranger.token = token;
-            for _ in 0..3 {
-                let came = stranger.ask(&proxy).await;
-                let (_, sent) = last_sent(&up);
-                assert!(!sent.contains(&note), "{kind:?} {}", stranger.token);
-                if came.status == 200 {
-                    assert_ne!(session(&came), owned, "{kind:?}");
-                } else {
-                    assert_eq!(came.status, 401, "{}", came.text());
-                }
+    let (up, _tunnel, proxy) = start().await;
+    let mut chat = begin_session(&proxy, &up).await;
+    let note = write_note(&chat.token);
+    let owned = session(&chat.ask(&proxy).await);
+    let forged = make_token("acct_1", "user_1", 2, false);
+    let foreign = make_token("acct_2", "user_2", 1, true);
+    let colleague = make_token("acct_1", "user_2", 1, true);
+    for token in [forged, foreign, colleague] {
+        let mut stranger = chat.clone();
+        stranger.token = token;
+        for _ in 0..3 {
+            let came = stranger.ask(&proxy).await;
+            let (_, sent) = last_sent(&up);
+            assert!(!sent.contains(&note), "{}", stranger.token);
+            if came.status == 200 {
+                assert_ne!(session(&came), owned);
+            } else {
+                assert_eq!(came.status, 401, "{}", came.text());
             }
         }
-        if kind == Kind::Codex {
-            // At another host, the same token is another account.
-            let mut elsewhere = chat.clone();
-            elsewhere.model = "openai/gpt-5.5";
-            assert_ne!(session(&elsewhere.ask(&proxy).await), owned);
-            assert_eq!(up.last_request().header("host"), Some("api.openai.com"));
-        }
-        assert_eq!(session(&chat.ask(&proxy).await), owned, "{kind:?}");
-        assert!(last_sent(&up).1.contains(&note), "{kind:?}");
     }
+    // At another host, the same token is another account.
+    let mut elsewhere = chat.clone();
+    elsewhere.model = "openai/gpt-5.5";
+    assert_ne!(session(&elsewhere.ask(&proxy).await), owned);
+    assert_eq!(up.last_request().header("host"), Some("api.openai.com"));
+    assert_eq!(session(&chat.ask(&proxy).await), owned);
+    assert!(last_sent(&up).1.contains(&note));
 }
 
 /// Its sessions are seen by the administrator, and by nobody with the token.
 #[tokio::test]
 async fn a_login_opens_no_session() {
-    for kind in KINDS {
-        let (up, _tunnel, proxy) = start().await;
-        let mut chat = begin_session(kind, &proxy, &up).await;
-        let owned = session(&chat.ask(&proxy).await);
-        let client = proxy.client();
-        let token = format!("Bearer {}", chat.token);
-        let paths = [
-            (Method::GET, "sessions".to_owned(), 200),
-            (Method::GET, format!("sessions/{owned}"), 404),
-            (Method::POST, format!("sessions/{owned}/clear"), 404),
-            (Method::POST, format!("sessions/{owned}/compact"), 404),
-        ];
-        for (method, path, status) in paths {
-            let request = client
-                .request(method, &format!("/plimsoll/api/{path}"))
-                .header("authorization", &token)
-                .header("chatgpt-account-id", &chat.account);
-            let came = client.send_with(request, "").await;
-            assert_eq!(came.status, status, "{path}: {}", came.text());
-            assert!(!came.text().contains(NOTE), "{path}");
-            let is_listed = path == "sessions" && came.text().contains(&owned);
-            assert!(!is_listed, "{path}: {}", came.text());
-        }
+    let (up, _tunnel, proxy) = start().await;
+    let mut chat = begin_session(&proxy, &up).await;
+    let owned = session(&chat.ask(&proxy).await);
+    let client = proxy.client();
+    let token = format!("Bearer {}", chat.token);
+    let paths = [
+        (Method::GET, "sessions".to_owned(), 200),
+        (Method::GET, format!("sessions/{owned}"), 404),
+        (Method::POST, format!("sessions/{owned}/clear"), 404),
+        (Method::POST, format!("sessions/{owned}/compact"), 404),
+    ];
+    for (method, path, status) in paths {
+        let request = client
+            .request(method, &format!("/plimsoll/api/{path}"))
+            .header("authorization", &token)
+            .header("chatgpt-account-id", &chat.account);
+        let came = client.send_with(request, "").await;
+        assert_eq!(came.status, status, "{path}: {}", came.text());
+        assert!(!came.text().contains(NOTE), "{path}");
+        let is_listed = path == "sessions" && came.text().contains(&owned);
+        assert!(!is_listed, "{path}: {}", came.text());
     }
 }
