@@ -4,7 +4,6 @@ use std::{
     collections::BTreeSet,
     env,
     ffi::OsStr,
-    fs,
     path::{Path, PathBuf},
 };
 
@@ -86,6 +85,8 @@ fn find_other_address(path: &Path, key: &str, base: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
