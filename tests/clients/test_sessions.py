@@ -68,7 +68,7 @@ def test_all_pages_are_listed():
 @pytest.mark.parametrize(("path", "said"), [
     ("nowhere", "not an address"),
     ("http://127.0.0.1:1", "cannot be reached: "),
-    ("{proxy}/other", "is this a Plimsoll proxy of the same release?"),
+    ("{proxy}/other", "does not answer as a Plimsoll proxy of this release does"),
 ])
 def test_errors_name_the_fault_and_the_remedy(proxy, path, said):
     code, printed, problem = sessions("--url", path.format(proxy=proxy))

@@ -69,12 +69,8 @@ pub(in crate::guard) fn assemble_plan(
     let sent = |at: usize| kept[at] && cleared_messages.binary_search(&at).is_err();
     let remembered = &knowledge.memory.limits;
     let truncated = messages.collect_edits(sent, fresh, remembered, &mut edits);
-    // Also where tools alone got shorter: a tool that came with the next cut would cost the provider's cache of them again.
-    let is_cut = !truncated.is_empty()
-        || cleared.is_some()
-        || folding.messages > 0
-        || folding.prefaced
-        || measured.tools.brevity.is_some();
+    let is_cut =
+        !truncated.is_empty() || cleared.is_some() || folding.messages > 0 || folding.prefaced;
     memory.names_ids = is_cut.then(|| view.names_ids.clone());
     let tools = injected.sent_tools(&kept, is_cut);
     let changes = SentChanges::collect(

@@ -126,10 +126,6 @@ async fn a_session_with_long_tools_lives_on_in_a_small_window() {
             lists.dedup();
             assert_eq!(lists.len(), 2, "{case}: {} lists of tools", lists.len());
             assert_eq!(Value::from(lists[0].clone()), whole, "{case}");
-            // The proxy's own come with them, unless a prompt of recovery brings them.
-            let mut all: Vec<&Value> = bodies.iter().map(|body| &body["tools"]).collect();
-            all.dedup();
-            assert!(recovers || all.len() == 2, "{case}: {} lists", all.len());
             let session = generations[0].header("session");
             assert!(
                 generations.iter().all(|it| it.header("session") == session),
