@@ -155,14 +155,7 @@ impl Keeper<'_> {
             if let Some(held) = self.find(recorded.as_ref(), ended).await? {
                 return Ok(held);
             }
-            // One that was stopped may still drain.
-            let ends = recorded.as_ref().is_some_and(|it| is_running(it.process));
-            let within = if ends {
-                self.loaded.config.server.drain_timeout + ENDS_AFTER_DRAIN
-            } else {
-                RETURNS_WITHIN
-            };
-            let may_return = begun.elapsed() < within;
+            let may_return = begun.elapsed() < RETURNS_WITHIN;
             match self.open_socket(recorded.as_ref(), ended, may_return).await {
                 Ok(()) => return self.start().await,
                 // Another keeper may hold that socket.
