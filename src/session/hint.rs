@@ -147,24 +147,18 @@ fn check_value(value: &[u8]) -> Option<&[u8]> {
 /// `metadata.user_id` as Anthropic clients send it: JSON with a `session_id`, or the older
 /// `user_…_account_…_session_<uuid>`. A value without a session names a person and is no hint.
 fn hint_from_metadata(conversation: &Conversation) -> Option<SessionHint> {
-    let (user, parsed) = read_user_id(conversation)?;
-    let session = match parsed["session_id"].as_str() {
-        Some(session) => session,
-        None => user.rsplit_once("_session_")?.1,
-    };
-    SessionHint::new("metadata.user_id", session.as_bytes())
-}
-
-/// The text of `metadata.user_id`, and the JSON in it.
-fn read_user_id(conversation: &Conversation) -> Option<(String, Value)> {
     let field = conversation.find_field("metadata")?;
     if field.value.len() > MAX_METADATA_BYTES {
         return None;
     }
     let metadata: Value = serde_json::from_slice(conversation.span_bytes(field.value)).ok()?;
-    let user = metadata["user_id"].as_str()?.to_owned();
-    let parsed = serde_json::from_str(&user).unwrap_or_default();
-    Some((user, parsed))
+    let user = metadata["user_id"].as_str()?;
+    let parsed: Value = serde_json::from_str(user).unwrap_or_default();
+    let session = match parsed["session_id"].as_str() {
+        Some(session) => session,
+        None => user.rsplit_once("_session_")?.1,
+    };
+    SessionHint::new("metadata.user_id", session.as_bytes())
 }
 
 /// The thread id in a body of Codex, for requests that arrive without Codex's headers.

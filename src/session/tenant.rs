@@ -14,7 +14,7 @@ use subtle::ConstantTimeEq as _;
 
 use super::{hint::SessionHint, installation_secret::InstallationSecret};
 use crate::{
-    config::PROXY_KEY,
+    config::{PROXY_KEY, secret::Secret},
     conversation::Conversation,
     json::scan::JsonKind,
     store::{Account, SessionId, Tenant},
@@ -69,20 +69,20 @@ impl fmt::Debug for ClientIdentity<'_> {
 #[derive(Clone, Debug)]
 pub struct Tenants {
     secret: InstallationSecret,
-    run_key: Box<str>,
+    run_key: Secret,
 }
 
 impl Tenants {
     pub fn new(secret: InstallationSecret) -> Self {
         Self {
-            run_key: secret.derive_run_key().into(),
+            run_key: Secret::new(secret.derive_run_key()),
             secret,
         }
     }
 
     /// Whether a credential is the key by which `plimsoll run` names its clients' account, of all their sessions.
     pub fn is_run_key(&self, credential: &[u8]) -> bool {
-        self.run_key.as_bytes().ct_eq(credential).into()
+        self.run_key.reveal().as_bytes().ct_eq(credential).into()
     }
 
     pub fn derive_account(&self, client: ClientIdentity<'_>) -> Account {

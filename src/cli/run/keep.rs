@@ -147,25 +147,37 @@ struct EndedProxy {
 impl Keeper<'_> {
     /// The proxy of the data directory, else a new one.
     async fn find_or_start(&mut self, ended: Option<&EndedProxy>) -> Result<HeldProxy, String> {
-        let begun = Instant::now();
+        let mut taken_since = None;
         loop {
-            let lock = self.lock().await?;
-            let data_dir = self.loaded.config.server.data_dir.path();
-            let recorded = data_dir.and_then(RunningProxy::read);
+            // Without the lock: a listener that does not answer must not keep another keeper from bringing its proxy back.
+            let recorded = self.read_recorded();
             if let Some(held) = self.find(recorded.as_ref(), ended).await? {
                 return Ok(held);
             }
-            let may_return = begun.elapsed() < RETURNS_WITHIN;
+            let lock = self.lock().await?;
+            let process = |proxy: Option<&RunningProxy>| proxy.map(|it| it.process);
+            if process(self.read_recorded().as_ref()) != process(recorded.as_ref()) {
+                continue;
+            }
+            let may_return =
+                taken_since.is_none_or(|since: Instant| since.elapsed() < RETURNS_WITHIN);
             match self.open_socket(recorded.as_ref(), ended, may_return).await {
                 Ok(()) => return self.start().await,
                 // Another keeper may hold that socket.
                 Err(CommandError::AddressInUse(taken))
-                    if may_return && was_of_run(recorded.as_ref(), taken) => {}
+                    if may_return && was_of_run(recorded.as_ref(), taken) =>
+                {
+                    taken_since.get_or_insert_with(Instant::now);
+                }
                 Err(error) => return Err(error.to_string()),
             }
             drop(lock);
             sleep(POLL).await;
         }
+    }
+
+    fn read_recorded(&self) -> Option<RunningProxy> {
+        RunningProxy::read(self.loaded.config.server.data_dir.path()?)
     }
 
     /// The proxy that `proxy.json` names, if it is there.

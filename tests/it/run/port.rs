@@ -75,6 +75,24 @@ async fn every_keeper_holds_the_port() {
     second.end_with(0).await;
 }
 
+/// Also where the next client comes while the keeper brings back a proxy that was stopped.
+#[tokio::test]
+async fn the_next_client_gets_the_proxy_that_comes_back() {
+    let home = Home::new();
+    let mut first = home.run(STAYS);
+    let address = first.address().await;
+    for _ in 0..3 {
+        let proxy = home.process();
+        send_signal("TERM", proxy);
+        let mut next = home.run(STAYS);
+        assert_eq!(next.address().await, address);
+        wait_until(async || home.process() != proxy).await;
+        assert_serves(address).await;
+        next.end_with(0).await;
+    }
+    first.end_with(0).await;
+}
+
 #[tokio::test]
 async fn without_proxy_and_keeper_the_port_is_free_and_the_next_client_brings_the_proxy_back() {
     let home = Home::new();
