@@ -81,7 +81,7 @@ async fn the_next_client_gets_the_proxy_that_comes_back() {
     let home = Home::new();
     let mut first = home.run(STAYS);
     let address = first.address().await;
-    for _ in 0..3 {
+    for _ in 0..2 {
         let proxy = home.process();
         send_signal("TERM", proxy);
         let mut next = home.run(STAYS);
