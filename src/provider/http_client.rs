@@ -1,6 +1,10 @@
 //! What all HTTP clients of the proxy have in common.
 
+use std::{io, sync::Arc};
+
 use reqwest::{Certificate, ClientBuilder, Proxy, redirect, retry};
+use rustls::{ClientConfig, RootCertStore, crypto::ring};
+use rustls_platform_verifier::Verifier;
 
 use crate::config::{Outgoing, Route};
 
@@ -9,7 +13,7 @@ use crate::config::{Outgoing, Route};
 /// SECURITY: it uses no proxy of the environment by itself: [`begin_client_for`] says which.
 pub fn begin_http_client() -> ClientBuilder {
     // An error means that another client has installed it.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    let _ = ring::default_provider().install_default();
     reqwest::Client::builder()
         .tcp_nodelay(true)
         .redirect(redirect::Policy::none())
@@ -29,4 +33,28 @@ pub fn begin_client_for(outgoing: &Outgoing, route: Option<&Route>) -> ClientBui
         Some(Ok(proxy)) => client.proxy(proxy),
         _ => client,
     }
+}
+
+/// Trusts what the system trusts, and the certificates of the settings; nothing where nobody `needs_roots`, since reading
+/// them takes milliseconds.
+///
+/// # Errors
+/// The TLS roots of this machine cannot be read.
+pub(super) fn build_tls(outgoing: &Outgoing, needs_roots: bool) -> io::Result<ClientConfig> {
+    let crypto = Arc::new(ring::default_provider());
+    let versions = ClientConfig::builder_with_provider(Arc::clone(&crypto));
+    let builder = versions
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)?;
+    if !needs_roots {
+        let none = builder.with_root_certificates(RootCertStore::empty());
+        return Ok(none.with_no_client_auth());
+    }
+    let certificates = outgoing.certificates.iter().cloned();
+    let verifier =
+        Verifier::new_with_extra_roots(certificates, crypto).map_err(io::Error::other)?;
+    let builder = builder
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier));
+    Ok(builder.with_no_client_auth())
 }

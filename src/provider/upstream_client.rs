@@ -5,46 +5,38 @@
 //! once more on a fresh one; there is no other retry here.
 //! CANCEL: dropping the future or the answer's body closes the connection (or resets the stream).
 
-mod connection_reuse;
+mod answer_body;
+mod connector;
+mod pool;
 mod query_parameters;
 mod timeouts;
 
-use std::{error::Error, io, time::Duration};
+use std::{error::Error, io, sync::Arc};
 
-use http::{Response, header::UPGRADE};
+use http::{HeaderMap, Method, Request, Response, Uri, header::UPGRADE};
 use http_body_util::BodyExt;
-use hyper_util::client::legacy;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Url;
-use tower::{layer::layer_fn, util::MapResponse};
 
 pub use self::timeouts::IdleTimeoutBody;
 use self::{
-    connection_reuse::AnsweredConnections,
-    timeouts::{ProgressBody, UploadProgress},
+    answer_body::AnswerBody,
+    connector::{ConnectError, Connector},
+    pool::{ConnectionPool, ConnectionUse, SendError, SendErrorCause},
+    timeouts::{UploadProgress, watch_body},
 };
-use super::{OutgoingRequest, Payload, UpstreamError, begin_client_for};
+use super::{OutgoingRequest, Payload, UpstreamError};
 use crate::{
     config::{Outgoing, ProviderConfig, secret::Secret},
     error::{IdleTimeoutError, TimeoutStage, format_error_chain},
     wire::Body,
 };
 
-/// Connections kept open without a request, and for how long.
-const MAX_IDLE: usize = 64;
-const IDLE_FOR: Duration = Duration::from_secs(90);
-
-/// The interval of keep-alive pings on a silent HTTP/2 connection.
-const PING_EVERY: Duration = Duration::from_secs(30);
-
 #[derive(Debug)]
 pub(super) struct UpstreamClient {
     base_url: String,
     config: ProviderConfig,
-    pooled: reqwest::Client,
-    /// Never reuses a connection. Only speaks HTTP/1.1, which websockets can upgrade.
-    fresh: reqwest::Client,
-    answered: AnsweredConnections,
+    pool: Arc<ConnectionPool>,
     is_proxied: bool,
 }
 
@@ -58,17 +50,24 @@ const SEGMENT_ENCODE_SET: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~');
 
-/// An attempt without an answer.
-struct FailedAttempt {
-    /// `None`: the first byte did not come in time.
-    error: Option<reqwest::Error>,
-    /// The connection had delivered an answer before.
-    reused: bool,
+/// What is sent but for its body; it can be sent again.
+#[derive(Clone)]
+struct RequestHead {
+    method: Method,
+    address: Uri,
+    headers: HeaderMap,
+}
+
+/// Why a request got no answer.
+enum ExchangeError {
+    /// The first byte did not come in time.
+    Stalled,
+    Failed(SendError),
 }
 
 impl UpstreamClient {
     /// # Errors
-    /// The TLS roots of this machine are needed and cannot be read.
+    /// The TLS roots of this machine are needed and cannot be read, or the base URL is none.
     pub(super) fn new(
         base_url: &str,
         config: &ProviderConfig,
@@ -76,34 +75,13 @@ impl UpstreamClient {
     ) -> io::Result<Self> {
         let route = config.find_route(outgoing);
         let is_proxied = route.as_ref().is_some_and(|route| route.proxy.is_some());
-        let begin = || begin_client_for(outgoing, route.as_ref());
-        let answered = AnsweredConnections::new();
-        let build = |builder: reqwest::ClientBuilder| {
-            // To read the roots takes milliseconds. Without a redirect, no request goes elsewhere.
-            let builder = match base_url.starts_with("http://") && !is_proxied {
-                true => builder.tls_certs_only([]),
-                false => builder,
-            };
-            let answered = answered.clone();
-            let note_opened =
-                layer_fn(move |connector| MapResponse::new(connector, answered.note_opened()));
-            builder
-                .connect_timeout(config.connect_timeout)
-                .connector_layer(note_opened)
-                .build()
-                .map_err(|error| io::Error::other(error.without_url()))
-        };
-        let pooled = begin()
-            .pool_max_idle_per_host(MAX_IDLE)
-            .pool_idle_timeout(IDLE_FOR)
-            .http2_keep_alive_interval(PING_EVERY);
-        let fresh = begin().http1_only().pool_max_idle_per_host(0);
+        let server = find_server(base_url)
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the base URL is none"))?;
+        let connector = Connector::new(server, route.as_ref(), outgoing, config.connect_timeout)?;
         Ok(Self {
             base_url: base_url.to_owned(),
             config: config.clone(),
-            pooled: build(pooled)?,
-            fresh: build(fresh)?,
-            answered,
+            pool: ConnectionPool::new(connector),
             is_proxied,
         })
     }
@@ -115,23 +93,26 @@ impl UpstreamClient {
         provider: &str,
         outgoing: OutgoingRequest,
     ) -> Result<Response<Body>, UpstreamError> {
-        let url = self.find_url(provider, &outgoing)?;
-        let upgrades = outgoing.headers.contains_key(UPGRADE);
-        // A pooled connection may be closed as the request leaves, and this one is not sent again.
-        let is_once = matches!(outgoing.body, Payload::Once(_));
-        let client = match upgrades || is_once {
-            true => &self.fresh,
-            false => &self.pooled,
+        let head = RequestHead {
+            address: self.find_address(provider, &outgoing)?,
+            method: outgoing.method,
+            headers: outgoing.headers,
         };
-        let mut head = reqwest::Request::new(outgoing.method, url);
-        *head.headers_mut() = outgoing.headers;
+        let upgrades = head.headers.contains_key(UPGRADE);
+        let connection_use = match outgoing.body {
+            _ if upgrades => ConnectionUse::Upgrading,
+            // A pooled connection may be closed as the request leaves, and this one is not sent again.
+            Payload::Once(_) => ConnectionUse::Fresh,
+            _ => ConnectionUse::Pooled,
+        };
         let again = match &outgoing.body {
-            Payload::Empty => head.try_clone().zip(Some(Payload::Empty)),
-            Payload::Whole(rope) => head.try_clone().zip(Some(Payload::Whole(rope.clone()))),
+            _ if connection_use != ConnectionUse::Pooled => None,
+            Payload::Empty => Some((head.clone(), Payload::Empty)),
+            Payload::Whole(rope) => Some((head.clone(), Payload::Whole(rope.clone()))),
             Payload::Once(_) | Payload::Stream(_) => None,
         };
-        let mut sent = self.attempt_request(client, head, outgoing.body).await;
-        if let Err(failed) = &sent
+        let mut sent = self.exchange(head, outgoing.body, connection_use).await;
+        if let Err(ExchangeError::Failed(failed)) = &sent
             && failed.is_stale_connection()
             && let Some((head, body)) = again
         {
@@ -139,23 +120,21 @@ impl UpstreamClient {
                 provider,
                 "pooled connection was closed; retry on a fresh one"
             );
-            sent = self.attempt_request(&self.fresh, head, body).await;
+            sent = self.exchange(head, body, ConnectionUse::Fresh).await;
         }
-        let answer = sent.map_err(|failed| self.explain_failure(provider, failed))?;
+        let mut answer = sent.map_err(|failed| self.explain_failure(provider, failed))?;
         if answer.status().is_informational() && !upgrades {
             // No answer follows.
             tracing::warn!(provider, status = %answer.status(), "unrequested protocol switch");
             let provider = provider.to_owned();
             return Err(UpstreamError::Garbage { provider });
         }
-        let mut answer = Response::from(answer);
         query_parameters::strip_injected_query(&mut answer, self.configured_query());
-        Ok(answer.map(|body: reqwest::Body| {
-            // The URL can hold a key.
-            let broken = |error: reqwest::Error| io::Error::other(error.without_url());
+        Ok(answer.map(|body| {
             let stalled =
                 |limit| io::Error::new(io::ErrorKind::TimedOut, IdleTimeoutError { limit });
-            IdleTimeoutBody::new(body, self.config.idle_timeout, broken, stalled).boxed_unsync()
+            IdleTimeoutBody::new(body, self.config.idle_timeout, io::Error::other, stalled)
+                .boxed_unsync()
         }))
     }
 
@@ -165,76 +144,82 @@ impl UpstreamClient {
     }
 
     /// # Errors
-    /// The base URL needs a model, and the request has none that fits; or it makes no URL.
-    fn find_url(&self, provider: &str, outgoing: &OutgoingRequest) -> Result<Url, UpstreamError> {
+    /// The base URL needs a model, and the request has none that fits; or it makes no address.
+    fn find_address(
+        &self,
+        provider: &str,
+        outgoing: &OutgoingRequest,
+    ) -> Result<Uri, UpstreamError> {
         let path = query_parameters::append_query(&outgoing.path, self.configured_query());
         let provider = provider.to_owned();
-        match build_address(&self.base_url, &path, outgoing.model.as_deref()) {
-            None => Err(UpstreamError::NoModel { provider }),
-            Some(address) => Url::parse(&address).map_err(|_| UpstreamError::Unreachable {
-                provider,
-                cause: String::new(),
-                connected: false,
-            }),
+        let Some(address) = build_address(&self.base_url, &path, outgoing.model.as_deref()) else {
+            return Err(UpstreamError::NoModel { provider });
+        };
+        // SECURITY: resolves dot segments, so that the path is what the server makes of it.
+        let address = Url::parse(&address).ok();
+        let address = address.and_then(|address| Uri::try_from(address.as_str()).ok());
+        address.ok_or(UpstreamError::Unreachable {
+            provider,
+            cause: String::new(),
+            connected: false,
+        })
+    }
+
+    /// Sends a request once, and waits for the head of its answer while its body goes on.
+    async fn exchange(
+        &self,
+        head: RequestHead,
+        body: Payload,
+        connection_use: ConnectionUse,
+    ) -> Result<Response<AnswerBody>, ExchangeError> {
+        let progress = UploadProgress::new();
+        let mut request = Request::new(watch_body(body, &progress));
+        *request.method_mut() = head.method;
+        *request.uri_mut() = head.address;
+        *request.headers_mut() = head.headers;
+        tokio::select! {
+            answer = self.pool.exchange(request, connection_use) => answer.map_err(ExchangeError::Failed),
+            () = progress.wait_for_stall(self.config.first_byte_timeout) => Err(ExchangeError::Stalled),
         }
     }
 
-    async fn attempt_request(
-        &self,
-        client: &reqwest::Client,
-        mut request: reqwest::Request,
-        body: Payload,
-    ) -> Result<reqwest::Response, FailedAttempt> {
-        let progress = UploadProgress::new();
-        *request.body_mut() = make_body(body, &progress);
-        let error = tokio::select! {
-            answer = self.answered.run_request(client.execute(request)) => match answer {
-                Ok(answer) => return Ok(answer),
-                Err(error) => Some(error.without_url()),
-            },
-            () = progress.wait_for_stall(self.config.first_byte_timeout) => None,
-        };
-        let cause = error
-            .as_ref()
-            .and_then(|error| find_cause::<legacy::Error>(error));
-        let reused = cause.is_some_and(|cause| self.answered.is_reused_connection(cause));
-        Err(FailedAttempt { error, reused })
-    }
-
-    fn explain_failure(&self, provider: &str, failed: FailedAttempt) -> UpstreamError {
+    fn explain_failure(&self, provider: &str, failed: ExchangeError) -> UpstreamError {
         let provider = provider.to_owned();
-        let Some(error) = failed.error else {
-            tracing::warn!(provider, "provider timed out: no first byte");
-            return UpstreamError::Timeout {
-                provider,
-                wait: TimeoutStage::FirstByte,
-                limit: self.config.first_byte_timeout,
-            };
+        let timeout = |wait, limit| UpstreamError::Timeout {
+            provider: provider.clone(),
+            wait,
+            limit,
         };
-        if let Some(client) = find_cause::<UpstreamError>(&error) {
+        let ExchangeError::Failed(failed) = failed else {
+            tracing::warn!(provider, "provider timed out: no first byte");
+            return timeout(TimeoutStage::FirstByte, self.config.first_byte_timeout);
+        };
+        let (error, connected): (&(dyn Error + 'static), bool) = match &failed.cause {
+            SendErrorCause::Connect(ConnectError::TooSlow) => {
+                tracing::warn!(provider, "provider timed out: no connection");
+                return timeout(TimeoutStage::Connect, self.config.connect_timeout);
+            }
+            SendErrorCause::Connect(ConnectError::Failed(error)) => (&**error, false),
+            SendErrorCause::Http(error) => (error, true),
+        };
+        if let Some(client) = find_cause::<UpstreamError>(error) {
             return client.clone();
         }
-        tracing::warn!(provider, error = %format_error_chain(&error), "provider gave no answer");
-        if find_cause::<hyper::Error>(&error).is_some_and(hyper::Error::is_parse) {
+        tracing::warn!(provider, error = %format_error_chain(error), "provider gave no answer");
+        if find_cause::<hyper::Error>(error).is_some_and(hyper::Error::is_parse) {
             UpstreamError::Garbage { provider }
-        } else if error.is_connect() && error.is_timeout() {
-            UpstreamError::Timeout {
-                provider,
-                wait: TimeoutStage::Connect,
-                limit: self.config.connect_timeout,
-            }
         } else {
             UpstreamError::Unreachable {
                 provider,
-                cause: self.describe_cause(&error),
-                connected: !error.is_connect(),
+                cause: self.describe_cause(error),
+                connected,
             }
         }
     }
 
     /// `: `, the address of the server without a path, whether a proxy is before it, and the innermost cause.
-    fn describe_cause(&self, error: &reqwest::Error) -> String {
-        let mut cause: &dyn Error = error;
+    fn describe_cause(&self, error: &dyn Error) -> String {
+        let mut cause = error;
         while let Some(inner) = cause.source() {
             cause = inner;
         }
@@ -252,7 +237,7 @@ impl UpstreamClient {
     }
 }
 
-impl FailedAttempt {
+impl SendError {
     /// A pooled connection was closed before an answer came. The library does not tell a head that
     /// broke off in its middle from none.
     fn is_stale_connection(&self) -> bool {
@@ -263,25 +248,19 @@ impl FailedAttempt {
             ConnectionReset,
             UnexpectedEof,
         ];
-        let Some(error) = self.error.as_ref().filter(|_| self.reused) else {
+        let SendErrorCause::Http(error) = &self.cause else {
             return false;
         };
-        find_cause::<hyper::Error>(error).is_some_and(|error| {
-            error.is_incomplete_message() || error.is_closed() || error.is_canceled()
-        }) || find_cause::<io::Error>(error).is_some_and(|error| CLOSED.contains(&error.kind()))
+        let is_closed = || {
+            let error = find_cause::<io::Error>(error);
+            error.is_some_and(|error| CLOSED.contains(&error.kind()))
+        };
+        self.reused
+            && (error.is_incomplete_message()
+                || error.is_closed()
+                || error.is_canceled()
+                || is_closed())
     }
-}
-
-/// Keeps the exact length where it is known: many servers refuse chunked requests.
-fn make_body(body: Payload, progress: &UploadProgress) -> Option<reqwest::Body> {
-    let progress = progress.clone();
-    Some(match body {
-        Payload::Empty => return None,
-        Payload::Whole(body) | Payload::Once(body) => {
-            reqwest::Body::wrap(ProgressBody { body, progress })
-        }
-        Payload::Stream(body) => reqwest::Body::wrap(ProgressBody { body, progress }),
-    })
 }
 
 /// The first cause of that type.
@@ -308,6 +287,12 @@ fn build_address(base_url: &str, path: &str, model: Option<&str>) -> Option<Stri
     let model = model.filter(|model| !model.chars().all(|c| c == '.'))?;
     let model = utf8_percent_encode(model, SEGMENT_ENCODE_SET).to_string();
     Some(base_url.replace(MODEL_PLACEHOLDER, &model) + path)
+}
+
+/// Scheme, host and port of a base URL.
+fn find_server(base_url: &str) -> Option<Uri> {
+    let address = Url::parse(&base_url.replace(MODEL_PLACEHOLDER, "model")).ok()?;
+    address.origin().ascii_serialization().parse().ok()
 }
 
 #[cfg(test)]

@@ -13,7 +13,13 @@ use parking_lot::Mutex;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::Either;
 use tokio::time::{Instant, Sleep};
+
+use crate::{
+    conversation::edit::Rope,
+    provider::{Payload, outgoing_request::Upload},
+};
 
 /// When the connection last took a part of a request.
 #[derive(Clone, Debug)]
@@ -36,10 +42,25 @@ impl UploadProgress {
     }
 }
 
+/// A request's body, whole or as it comes. Its length is exact where it is known: many servers refuse chunked requests.
+pub(super) type RequestBody = Either<ProgressBody<Rope>, ProgressBody<Upload>>;
+
+pub(super) fn watch_body(body: Payload, progress: &UploadProgress) -> RequestBody {
+    let progress = progress.clone();
+    match body {
+        Payload::Empty => Either::Left(ProgressBody {
+            body: Rope::default(),
+            progress,
+        }),
+        Payload::Whole(body) | Payload::Once(body) => Either::Left(ProgressBody { body, progress }),
+        Payload::Stream(body) => Either::Right(ProgressBody { body, progress }),
+    }
+}
+
 /// A request body that records its progress.
 pub(super) struct ProgressBody<B> {
-    pub(super) body: B,
-    pub(super) progress: UploadProgress,
+    body: B,
+    progress: UploadProgress,
 }
 
 impl<B: Body<Data = Bytes> + Unpin> Body for ProgressBody<B> {

@@ -1,0 +1,330 @@
+//! The connections to one server, which are used again.
+//!
+//! The task of a request drives its own HTTP/1 connection, so that a part of an answer wakes one task and no other. A
+//! connection without a request is looked at when it is taken, and once a second: one that the server closed goes.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    task::{Context, Waker},
+    time::Duration,
+};
+
+use http::{
+    HeaderValue, Request, Response, Uri, Version,
+    header::{HOST, PROXY_AUTHORIZATION},
+};
+use hyper::{
+    body::Incoming,
+    client::conn::{http1, http2},
+    rt::Executor,
+};
+use hyper_util::{
+    client::legacy::connect::Connection as _,
+    rt::{TokioExecutor, TokioTimer},
+};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::{
+    answer_body::AnswerBody,
+    connector::{ConnectError, Connector, ServerStream},
+    timeouts::RequestBody,
+};
+
+/// Connections kept open without a request, and for how long.
+const MAX_IDLE: usize = 64;
+const IDLE_FOR: Duration = Duration::from_secs(90);
+/// How often idle connections are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// The interval of keep-alive pings on a silent HTTP/2 connection.
+const PING_EVERY: Duration = Duration::from_secs(30);
+
+/// What a request may do with connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ConnectionUse {
+    /// It takes one that is there, and leaves its own behind.
+    Pooled,
+    /// It has a new one of HTTP/1.1 for itself.
+    Fresh,
+    /// The same, which may switch protocols.
+    Upgrading,
+}
+
+/// Why no answer began.
+#[derive(Debug)]
+pub(super) struct SendError {
+    pub(super) cause: SendErrorCause,
+    /// The connection had delivered an answer before.
+    pub(super) reused: bool,
+}
+
+#[derive(Debug)]
+pub(super) enum SendErrorCause {
+    Connect(ConnectError),
+    Http(hyper::Error),
+}
+
+#[derive(Debug)]
+pub(super) struct ConnectionPool {
+    connector: Connector,
+    idle: Mutex<IdleConnections>,
+    /// A connection of HTTP/2, which all requests share.
+    shared: Mutex<Option<SharedConnection>>,
+}
+
+#[derive(Debug, Default)]
+struct IdleConnections {
+    /// The newest is last.
+    connections: Vec<(Instant, OwnConnection)>,
+    is_watched: bool,
+}
+
+#[derive(Clone, Debug)]
+struct SharedConnection {
+    sender: http2::SendRequest<RequestBody>,
+    has_answered: Arc<AtomicBool>,
+}
+
+/// A connection of HTTP/1, whose owner drives it.
+#[derive(Debug)]
+pub(super) struct OwnConnection {
+    sender: http1::SendRequest<RequestBody>,
+    /// `None` once it has ended.
+    connection: Option<http1::Connection<ServerStream, RequestBody>>,
+}
+
+impl ConnectionPool {
+    pub(super) fn new(connector: Connector) -> Arc<Self> {
+        Arc::new(Self {
+            connector,
+            idle: Mutex::default(),
+            shared: Mutex::default(),
+        })
+    }
+
+    /// Sends a request whose address is absolute, and waits for the head of its answer.
+    pub(super) async fn exchange(
+        self: &Arc<Self>,
+        request: Request<RequestBody>,
+        connection_use: ConnectionUse,
+    ) -> Result<Response<AnswerBody>, SendError> {
+        let is_pooled = connection_use == ConnectionUse::Pooled;
+        if is_pooled {
+            let shared = self.shared.lock().clone();
+            if let Some(shared) = shared.filter(|it| !it.sender.is_closed()) {
+                return shared.exchange(request).await;
+            }
+            if let Some(own) = self.take_idle() {
+                return self.exchange_on(own, request, true, is_pooled).await;
+            }
+        }
+        let stream = self.connector.connect(!is_pooled).await;
+        let stream = stream.map_err(|error| SendErrorCause::Connect(error).on_new())?;
+        if stream.connected().is_negotiated_h2() {
+            let shared = self.open_shared(stream).await;
+            let shared = shared.map_err(|error| SendErrorCause::Http(error).on_new())?;
+            return shared.exchange(request).await;
+        }
+        let opened = http1::handshake(stream).await;
+        let (mut sender, connection) =
+            opened.map_err(|error| SendErrorCause::Http(error).on_new())?;
+        if connection_use == ConnectionUse::Upgrading {
+            let connection = connection.with_upgrades();
+            TokioExecutor::new().execute(async move {
+                // What goes wrong is told to the request.
+                let _ = connection.await;
+            });
+            let answer = sender.send_request(self.address_request(request)).await;
+            let answer = answer.map_err(|error| SendErrorCause::Http(error).on_new())?;
+            return Ok(answer.map(AnswerBody::driven_elsewhere));
+        }
+        let own = OwnConnection {
+            sender,
+            connection: Some(connection),
+        };
+        self.exchange_on(own, request, false, is_pooled).await
+    }
+
+    async fn exchange_on(
+        self: &Arc<Self>,
+        mut own: OwnConnection,
+        request: Request<RequestBody>,
+        reused: bool,
+        is_pooled: bool,
+    ) -> Result<Response<AnswerBody>, SendError> {
+        let answer = own.exchange(self.address_request(request)).await;
+        let answer = answer.map_err(|error| SendError {
+            cause: SendErrorCause::Http(error),
+            reused,
+        })?;
+        let home = is_pooled.then(|| Arc::downgrade(self)).unwrap_or_default();
+        Ok(answer.map(|body| AnswerBody::new(body, own, home)))
+    }
+
+    /// Makes of a request with an absolute address one for a connection of HTTP/1.
+    fn address_request(&self, mut request: Request<RequestBody>) -> Request<RequestBody> {
+        let server = self.connector.server();
+        if let Some(host) = server.authority()
+            && let Ok(host) = HeaderValue::try_from(host.as_str())
+        {
+            request.headers_mut().entry(HOST).or_insert(host);
+        }
+        match self.connector.forwarding() {
+            Some(proxy) => {
+                if let Some(credentials) = &proxy.credentials {
+                    let headers = request.headers_mut();
+                    headers.insert(PROXY_AUTHORIZATION, credentials.clone());
+                }
+            }
+            None => {
+                let path = request.uri().path_and_query().cloned();
+                *request.uri_mut() = path.map(Uri::from).unwrap_or_default();
+            }
+        }
+        request
+    }
+
+    async fn open_shared(&self, stream: ServerStream) -> hyper::Result<SharedConnection> {
+        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .keep_alive_interval(PING_EVERY)
+            .handshake(stream)
+            .await?;
+        TokioExecutor::new().execute(async move {
+            // What goes wrong is told to the requests.
+            let _ = connection.await;
+        });
+        let shared = SharedConnection {
+            sender,
+            has_answered: Arc::default(),
+        };
+        let mut known = self.shared.lock();
+        if known.as_ref().is_none_or(|it| it.sender.is_closed()) {
+            *known = Some(shared.clone());
+        }
+        Ok(shared)
+    }
+
+    /// The newest connection that is still open.
+    fn take_idle(&self) -> Option<OwnConnection> {
+        loop {
+            let (since, mut own) = self.idle.lock().connections.pop()?;
+            if since.elapsed() < IDLE_FOR && own.is_usable() {
+                return Some(own);
+            }
+        }
+    }
+
+    /// Keeps a connection whose answer has ended.
+    pub(super) fn keep(self: Arc<Self>, own: OwnConnection) {
+        let mut idle = self.idle.lock();
+        if idle.connections.len() >= MAX_IDLE {
+            idle.connections.remove(0);
+        }
+        idle.connections.push((Instant::now(), own));
+        if !std::mem::replace(&mut idle.is_watched, true) {
+            TokioExecutor::new().execute(watch_idle(Arc::downgrade(&self)));
+        }
+    }
+
+    /// Closes connections that were idle for too long, or that the server closed. Returns whether any are left.
+    fn prune_idle(&self) -> bool {
+        let mut idle = self.idle.lock();
+        idle.connections
+            .retain_mut(|(since, own)| since.elapsed() < IDLE_FOR && own.is_usable());
+        idle.is_watched = !idle.connections.is_empty();
+        idle.is_watched
+    }
+}
+
+/// Ends with the last idle connection, or with the pool.
+async fn watch_idle(pool: Weak<ConnectionPool>) {
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        if !pool.upgrade().is_some_and(|pool| pool.prune_idle()) {
+            return;
+        }
+    }
+}
+
+impl SharedConnection {
+    async fn exchange(
+        mut self,
+        mut request: Request<RequestBody>,
+    ) -> Result<Response<AnswerBody>, SendError> {
+        *request.version_mut() = Version::HTTP_2;
+        request.headers_mut().remove(HOST);
+        let reused = self.has_answered.load(Relaxed);
+        let answer = async {
+            self.sender.ready().await?;
+            self.sender.send_request(request).await
+        };
+        let answer = answer.await.map_err(|error| SendError {
+            cause: SendErrorCause::Http(error),
+            reused,
+        })?;
+        self.has_answered.store(true, Relaxed);
+        Ok(answer.map(AnswerBody::driven_elsewhere))
+    }
+}
+
+impl OwnConnection {
+    /// Sends a request, and drives the connection until the head of its answer is there.
+    async fn exchange(
+        &mut self,
+        request: Request<RequestBody>,
+    ) -> hyper::Result<Response<Incoming>> {
+        let Self { sender, connection } = self;
+        let mut answer = std::pin::pin!(sender.send_request(request));
+        std::future::poll_fn(|cx| {
+            drive(connection, cx);
+            answer.as_mut().poll(cx)
+        })
+        .await
+    }
+
+    /// Reads and writes what can be. What goes wrong is told to the request, or to the body of its answer.
+    pub(super) fn drive(&mut self, cx: &mut Context<'_>) {
+        drive(&mut self.connection, cx);
+    }
+
+    /// Whether the connection can take a request, now that the answer has ended.
+    pub(super) fn becomes_ready(&mut self, cx: &mut Context<'_>) -> bool {
+        if !self.sender.is_ready() {
+            self.drive(cx);
+        }
+        self.sender.is_ready() && self.connection.is_some()
+    }
+
+    fn is_usable(&mut self) -> bool {
+        self.drive(&mut Context::from_waker(Waker::noop()));
+        self.sender.is_ready() && self.connection.is_some()
+    }
+}
+
+fn drive(
+    connection: &mut Option<http1::Connection<ServerStream, RequestBody>>,
+    cx: &mut Context<'_>,
+) {
+    let ended = connection
+        .as_mut()
+        .is_some_and(|it| Pin::new(it).poll(cx).is_ready());
+    if ended {
+        // Whoever waits for it gets an error.
+        *connection = None;
+    }
+}
+
+impl SendErrorCause {
+    const fn on_new(self) -> SendError {
+        SendError {
+            cause: self,
+            reused: false,
+        }
+    }
+}
