@@ -1,5 +1,8 @@
 //! Connections to a provider: which requests may be resent, and timeouts.
 
+mod http2;
+mod pooled;
+
 use std::{
     collections::{HashMap, HashSet},
     time::Duration,
