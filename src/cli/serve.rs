@@ -54,7 +54,7 @@ pub(super) fn run(args: &ServeArgs, flags: &Flags, environment: &Environment) ->
     let mut watch = ConfigWatcher::new(flags, environment);
     let mut loaded = watch.load_config()?;
     fit_body_to_windows(&mut loaded.config);
-    let _log = telemetry::start_logging();
+    let _log = telemetry::start_logging().map_err(CommandError::Start)?;
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.enable_all().thread_keep_alive(KEEP_ALIVE);
     let runtime = builder.build().map_err(CommandError::Start)?;

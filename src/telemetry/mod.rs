@@ -1,5 +1,6 @@
 //! The log with one line per request, metrics and traces. None of them holds bodies, prompts, keys or full URLs.
 
+mod log_writer;
 pub mod metrics;
 mod notes;
 mod operation;
@@ -17,7 +18,6 @@ use std::{
 };
 
 use tracing::{Level, Metadata};
-use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::{
     filter::{Targets, filter_fn},
     fmt,
@@ -25,13 +25,11 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
-pub use self::operation::Operation;
+use self::log_writer::start_writer;
+pub use self::{log_writer::LogGuard, operation::Operation};
 
 /// Environment variables with a log filter; the first one that is set counts.
 const VARIABLES: [&str; 2] = ["PLIMSOLL_LOG", "RUST_LOG"];
-
-/// Most lines that wait to be written, each usually well under a kilobyte.
-pub const MOST_LINES: usize = 16_384;
 
 /// Whether the log goes to a terminal, so that people read it as it comes.
 static IS_ON_TERMINAL: AtomicBool = AtomicBool::new(false);
@@ -39,16 +37,15 @@ static IS_ON_TERMINAL: AtomicBool = AtomicBool::new(false);
 /// Starts the log on standard error: plain text on a terminal, with a short line for each
 /// request, JSON lines otherwise.
 ///
-/// A thread writes the lines, so that a stalled reader blocks no request; lines beyond [`MOST_LINES`] are lost then.
+/// A thread writes the lines, so that a stalled reader blocks no request; lines beyond 16 MiB that wait are lost then.
 /// Dropping the guard writes the waiting lines, within about a second.
 ///
 /// A second call changes nothing. An invalid filter is reported and replaced by `info`.
-pub fn start_logging() -> WorkerGuard {
-    let (writer, guard) = NonBlockingBuilder::default()
-        .buffered_lines_limit(MOST_LINES)
-        .lossy(true)
-        .thread_name("plimsoll-log")
-        .finish(io::stderr());
+///
+/// # Errors
+/// There is no thread for it.
+pub fn start_logging() -> io::Result<LogGuard> {
+    let (writer, guard) = start_writer(io::stderr())?;
     let wanted = VARIABLES.iter().find_map(|name| std::env::var(name).ok());
     let filter = wanted.map(|wanted| wanted.parse::<Targets>()).transpose();
     let info = || Targets::new().with_default(Level::INFO);
@@ -70,7 +67,7 @@ pub fn start_logging() -> WorkerGuard {
     if let (Ok(()), Some(error)) = (started, error) {
         tracing::warn!(%error, "invalid log filter; logging at info");
     }
-    guard
+    Ok(guard)
 }
 
 /// SECURITY: libraries log headers and bytes, and so keys and prompts, below the level of warnings. Only their
