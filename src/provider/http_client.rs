@@ -1,9 +1,14 @@
 //! What all HTTP clients of the proxy have in common.
 
-use std::{io, sync::Arc};
+use std::{
+    io,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
+use parking_lot::Mutex;
 use reqwest::{Certificate, ClientBuilder, Proxy, redirect, retry};
-use rustls::{ClientConfig, RootCertStore, crypto::ring};
+use rustls::{ClientConfig, RootCertStore, crypto::ring, pki_types::CertificateDer};
 use rustls_platform_verifier::Verifier;
 
 use crate::config::{Outgoing, Route};
@@ -35,12 +40,24 @@ pub fn begin_client_for(outgoing: &Outgoing, route: Option<&Route>) -> ClientBui
     }
 }
 
+/// How long the roots that were read count for other clients. A later one may trust what the system trusts by then.
+const SHARED_FOR: Duration = Duration::from_secs(60);
+
+/// What several clients trust.
+struct SharedTls {
+    read_at: Instant,
+    /// Those of the settings.
+    certificates: Vec<CertificateDer<'static>>,
+    tls: ClientConfig,
+}
+
 /// Trusts what the system trusts, and the certificates of the settings; nothing where nobody `needs_roots`, since reading
-/// them takes milliseconds.
+/// them takes milliseconds and a megabyte. Those that are made within a minute and trust the same share one.
 ///
 /// # Errors
 /// The TLS roots of this machine cannot be read.
 pub(super) fn build_tls(outgoing: &Outgoing, needs_roots: bool) -> io::Result<ClientConfig> {
+    static NEWEST: Mutex<Option<SharedTls>> = Mutex::new(None);
     let crypto = Arc::new(ring::default_provider());
     let versions = ClientConfig::builder_with_provider(Arc::clone(&crypto));
     let builder = versions
@@ -50,11 +67,24 @@ pub(super) fn build_tls(outgoing: &Outgoing, needs_roots: bool) -> io::Result<Cl
         let none = builder.with_root_certificates(RootCertStore::empty());
         return Ok(none.with_no_client_auth());
     }
-    let certificates = outgoing.certificates.iter().cloned();
-    let verifier =
-        Verifier::new_with_extra_roots(certificates, crypto).map_err(io::Error::other)?;
+    let mut newest = NEWEST.lock();
+    if let Some(shared) = &*newest
+        && shared.read_at.elapsed() < SHARED_FOR
+        && shared.certificates == outgoing.certificates
+    {
+        return Ok(shared.tls.clone());
+    }
+    let certificates = outgoing.certificates.clone();
+    let verifier = Verifier::new_with_extra_roots(certificates.iter().cloned(), crypto)
+        .map_err(io::Error::other)?;
     let builder = builder
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier));
-    Ok(builder.with_no_client_auth())
+    let tls = builder.with_no_client_auth();
+    *newest = Some(SharedTls {
+        read_at: Instant::now(),
+        certificates,
+        tls: tls.clone(),
+    });
+    Ok(tls)
 }

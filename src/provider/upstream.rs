@@ -26,7 +26,7 @@ use super::{
     warnings,
 };
 use crate::{
-    config::{Auth, CacheMarkers, Outgoing, ProviderConfig},
+    config::{Auth, CacheMarkers, Outgoing, ProviderConfig, profile::Profile},
     wire::Body,
 };
 
@@ -50,6 +50,8 @@ pub struct Provider {
     catalogue_name: String,
     /// In memory only, with a bounded number of models: after a restart one request for each teaches it again.
     notes: Mutex<LruCache<Box<str>, ModelNotes>>,
+    /// The profile of each model by its name, since the rules of models are many.
+    profiles: Mutex<LruCache<Box<str>, &'static Profile>>,
     transport: Transport,
 }
 
@@ -81,6 +83,7 @@ impl Provider {
             breaker: Breaker::new(config.breaker_failures, config.breaker_open),
             unreachable_ms: AtomicU64::new(0),
             notes: Mutex::new(LruCache::new(MAX_KNOWN_MODELS)),
+            profiles: Mutex::new(LruCache::new(MAX_KNOWN_MODELS)),
             transport,
         })
     }
@@ -89,6 +92,17 @@ impl Provider {
     pub fn is_on_this_machine(&self) -> bool {
         let address = self.config.base_url.as_deref().map(str::parse);
         matches!(address, Some(Ok(ref uri)) if warnings::is_on_this_machine(uri))
+    }
+
+    /// The provider's profile, as a model of that name has it.
+    pub fn find_profile(&self, model: &str) -> &'static Profile {
+        let mut profiles = self.profiles.lock();
+        if let Some(known) = profiles.get(model) {
+            return known;
+        }
+        let profile = self.config.profile.for_model(model);
+        profiles.put(model.into(), profile);
+        profile
     }
 
     /// What answers taught about a model.
@@ -250,7 +264,7 @@ impl Provider {
         outgoing: OutgoingRequest,
     ) -> Result<Response<Body>, UpstreamError> {
         match &self.transport {
-            Transport::Remote(client) => client.send_request(&self.name, outgoing).await,
+            Transport::Remote(client) => client.ask_server(&self.name, outgoing).await,
             Transport::Simulated => simulate_answer(outgoing).await,
         }
     }

@@ -88,11 +88,14 @@ impl UpstreamClient {
 
     /// Sends a request and waits for the head of its answer. The provider may switch protocols only
     /// where the request has an `Upgrade` header.
-    pub(super) async fn send_request(
+    pub(super) async fn ask_server(
         &self,
         provider: &str,
         outgoing: OutgoingRequest,
     ) -> Result<Response<Body>, UpstreamError> {
+        // The requests that have come together are planned before the first is written: then they are written together, and
+        // wake the peer once.
+        tokio::task::yield_now().await;
         let head = RequestHead {
             address: self.find_address(provider, &outgoing)?,
             method: outgoing.method,
@@ -111,7 +114,7 @@ impl UpstreamClient {
             Payload::Whole(rope) => Some((head.clone(), Payload::Whole(rope.clone()))),
             Payload::Once(_) | Payload::Stream(_) => None,
         };
-        let mut sent = self.exchange(head, outgoing.body, connection_use).await;
+        let mut sent = self.await_answer(head, outgoing.body, connection_use).await;
         if let Err(ExchangeError::Failed(failed)) = &sent
             && failed.is_stale_connection()
             && let Some((head, body)) = again
@@ -120,7 +123,7 @@ impl UpstreamClient {
                 provider,
                 "pooled connection was closed; retry on a fresh one"
             );
-            sent = self.exchange(head, body, ConnectionUse::Fresh).await;
+            sent = self.await_answer(head, body, ConnectionUse::Fresh).await;
         }
         let mut answer = sent.map_err(|failed| self.explain_failure(provider, failed))?;
         if answer.status().is_informational() && !upgrades {
@@ -166,7 +169,7 @@ impl UpstreamClient {
     }
 
     /// Sends a request once, and waits for the head of its answer while its body goes on.
-    async fn exchange(
+    async fn await_answer(
         &self,
         head: RequestHead,
         body: Payload,
@@ -178,7 +181,7 @@ impl UpstreamClient {
         *request.uri_mut() = head.address;
         *request.headers_mut() = head.headers;
         tokio::select! {
-            answer = self.pool.exchange(request, connection_use) => answer.map_err(ExchangeError::Failed),
+            answer = self.pool.deliver(request, connection_use, &progress) => answer.map_err(ExchangeError::Failed),
             () = progress.wait_for_stall(self.config.first_byte_timeout) => Err(ExchangeError::Stalled),
         }
     }

@@ -237,28 +237,18 @@ impl RequestHead {
         target.scope.betas & !read_window_betas(split_header_list(&self.headers, &BETA_HEADER))
     }
 
-    /// Sends the request, and waits for the head of its answer. `betas`: what the body has that needs a header too.
-    ///
-    /// # Errors
-    /// No answer began.
-    pub async fn send(
-        &self,
-        trace: &Trace,
-        target: &Target,
-        body: Payload,
-        betas: &[Beta],
-    ) -> Result<Response<Body>, UpstreamError> {
+    /// The request for a model. `betas`: what the body has that needs a header too.
+    pub fn to_request(&self, target: &Target, body: Payload, betas: &[Beta]) -> OutgoingRequest {
         let mut headers = self.headers.clone();
         add_window_betas(&mut headers, self.added_window_betas(target));
         betas.iter().for_each(|beta| add_beta(&mut headers, *beta));
-        let outgoing = OutgoingRequest {
+        OutgoingRequest {
             method: Method::POST,
             path: self.path.clone(),
             headers,
             body,
             model: Some(target.model.clone()),
-        };
-        send_traced(trace, &target.provider, Some(Operation::Chat), outgoing).await
+        }
     }
 }
 

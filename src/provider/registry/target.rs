@@ -45,7 +45,7 @@ impl Target {
     /// The provider's profile, as this model has it: by its name, else by what the provider's list says of it.
     pub fn profile(&self) -> &'static Profile {
         let profile = self.provider.config.profile;
-        let by_name = profile.for_model(&self.model);
+        let by_name = self.provider.find_profile(&self.model);
         let is_unknown = by_name == profile;
         match is_unknown && self.provider.find_notes(&self.model).always_thinks {
             true => profile.with_constant_thinking(),

@@ -17,13 +17,13 @@ use super::pool::{ConnectionPool, OwnConnection};
 pub(super) struct AnswerBody {
     body: Incoming,
     /// `None` once the answer has ended, and where another task drives the connection.
-    own: Option<OwnConnection>,
+    own: Option<Box<OwnConnection>>,
     /// Where the connection goes at the end; nowhere if there is none.
     home: Weak<ConnectionPool>,
 }
 
 impl AnswerBody {
-    pub(super) fn new(body: Incoming, own: OwnConnection, home: Weak<ConnectionPool>) -> Self {
+    pub(super) fn new(body: Incoming, own: Box<OwnConnection>, home: Weak<ConnectionPool>) -> Self {
         let mut this = Self {
             body,
             own: Some(own),

@@ -88,15 +88,16 @@ impl Connector {
             credentials: it.basic_auth().cloned(),
         });
         let way = find_way(proxy, is_plain, &tls);
-        let with_tls = || {
-            HttpsConnectorBuilder::new()
-                .with_tls_config(tls.clone())
-                .https_or_http()
-        };
+        let mut http1_tls = tls.clone();
+        http1_tls.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self {
             server,
-            any_version: with_tls().enable_all_versions().wrap_connector(way.clone()),
-            http1_only: with_tls().enable_http1().wrap_connector(way),
+            http1_only: HttpsConnector::from((way.clone(), http1_tls)),
+            any_version: HttpsConnectorBuilder::new()
+                .with_tls_config(tls)
+                .https_or_http()
+                .enable_all_versions()
+                .wrap_connector(way),
             forwarding,
             limit,
         })
@@ -135,20 +136,19 @@ fn find_way(proxy: Option<Intercept>, is_plain: bool, tls: &ClientConfig) -> Way
         return box_way(tcp.map_response(MaybeHttpsStream::Http));
     };
     let address = proxy.uri().clone();
-    let is_remote_name = |scheme: &str| ["socks5h", "socks4a"].contains(&scheme);
-    let names_locally = !address.scheme_str().is_some_and(is_remote_name);
     match address.scheme_str() {
         Some(scheme) if scheme.starts_with("socks4") => {
-            let socks = SocksV4::new(address, tcp).local_dns(names_locally);
-            box_way(socks.map_response(MaybeHttpsStream::Http))
+            let is_named_by_proxy = scheme == "socks4a";
+            box_socks_way(SocksV4::new(address, tcp), is_named_by_proxy)
         }
         Some(scheme) if scheme.starts_with("socks") => {
-            let socks = SocksV5::new(address, tcp).local_dns(names_locally);
+            let is_named_by_proxy = scheme == "socks5h";
+            let socks = SocksV5::new(address, tcp);
             let socks = match proxy.raw_auth() {
                 Some((user, password)) => socks.with_auth(user.to_owned(), password.to_owned()),
                 None => socks,
             };
-            box_way(socks.map_response(MaybeHttpsStream::Http))
+            box_socks_way(socks, is_named_by_proxy)
         }
         _ => {
             let to_proxy = HttpsConnectorBuilder::new()
@@ -166,6 +166,45 @@ fn find_way(proxy: Option<Intercept>, is_plain: bool, tls: &ClientConfig) -> Way
             })
         }
     }
+}
+
+/// The way through a SOCKS proxy. `is_named_by_proxy`: the proxy looks up the server's name.
+fn box_socks_way<S>(socks: S, is_named_by_proxy: bool) -> Way
+where
+    S: Service<Uri, Response = TokioIo<TcpStream>, Error: Into<BoxError>, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+{
+    box_way(service_fn(move |server: Uri| {
+        let mut socks = socks.clone();
+        async move {
+            let server = spell_out(&server, is_named_by_proxy).await?;
+            let opened = socks.call(server).await.map_err(Into::into)?;
+            Ok::<_, BoxError>(MaybeHttpsStream::Http(opened))
+        }
+    }))
+}
+
+/// The address of a server with its port, and with its IP address in place of a name unless the proxy looks that up. The library
+/// takes port 443 for any other, and looks names up without letting other tasks run.
+async fn spell_out(server: &Uri, is_named_by_proxy: bool) -> Result<Uri, BoxError> {
+    let is_tls = server.scheme() == Some(&Scheme::HTTPS);
+    let port = server.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
+    let host = server.host().unwrap_or_default();
+    let authority = if is_named_by_proxy {
+        format!("{host}:{port}")
+    } else {
+        let bare = host.trim_matches(['[', ']']);
+        let mut found = tokio::net::lookup_host((bare, port)).await?;
+        let found: Vec<_> = found.by_ref().collect();
+        // SOCKS 4 knows no others.
+        let first = found.iter().find(|it| it.is_ipv4()).or(found.first());
+        first.ok_or("the name has no address")?.to_string()
+    };
+    let scheme = server.scheme_str().unwrap_or("http");
+    Ok(format!("{scheme}://{authority}").parse()?)
 }
 
 fn box_way<S>(way: S) -> Way
@@ -189,4 +228,34 @@ fn make_tcp_connector() -> HttpConnector {
     #[cfg(target_os = "linux")]
     tcp.set_tcp_user_timeout(Some(UNACKNOWLEDGED_FOR));
     tcp
+}
+
+#[cfg(test)]
+mod tests {
+    use super::spell_out;
+
+    #[tokio::test]
+    async fn a_socks_proxy_is_told_the_port_and_the_name_only_if_it_looks_it_up() {
+        for (server, by_proxy, told) in [
+            ("http://llm.example", true, "http://llm.example:80/"),
+            ("https://llm.example", true, "https://llm.example:443/"),
+            ("http://llm.example:81", true, "http://llm.example:81/"),
+            ("http://127.0.0.1", false, "http://127.0.0.1:80/"),
+            ("https://[::1]", false, "https://[::1]:443/"),
+            ("https://[::1]:9", true, "https://[::1]:9/"),
+        ] {
+            let spelt = spell_out(&server.parse().unwrap(), by_proxy).await.unwrap();
+            assert_eq!(spelt.to_string(), told, "{server}");
+        }
+        let local = spell_out(&"http://localhost".parse().unwrap(), false).await;
+        assert!(
+            local
+                .unwrap()
+                .host()
+                .unwrap()
+                .parse::<std::net::Ipv4Addr>()
+                .is_ok(),
+            "an address in place of the name"
+        );
+    }
 }

@@ -32,7 +32,7 @@ use tokio::time::Instant;
 use super::{
     answer_body::AnswerBody,
     connector::{ConnectError, Connector, ServerStream},
-    timeouts::RequestBody,
+    timeouts::{RequestBody, UploadProgress},
 };
 
 /// Connections kept open without a request, and for how long.
@@ -63,6 +63,13 @@ pub(super) struct SendError {
     pub(super) reused: bool,
 }
 
+/// What became of a request that got no answer.
+struct FailedExchange {
+    error: SendError,
+    /// The request, if nothing of it was written.
+    unsent: Option<Request<RequestBody>>,
+}
+
 #[derive(Debug)]
 pub(super) enum SendErrorCause {
     Connect(ConnectError),
@@ -80,7 +87,7 @@ pub(super) struct ConnectionPool {
 #[derive(Debug, Default)]
 struct IdleConnections {
     /// The newest is last.
-    connections: Vec<(Instant, OwnConnection)>,
+    connections: Vec<(Instant, Box<OwnConnection>)>,
     is_watched: bool,
 }
 
@@ -108,27 +115,50 @@ impl ConnectionPool {
     }
 
     /// Sends a request whose address is absolute, and waits for the head of its answer.
-    pub(super) async fn exchange(
+    pub(super) async fn deliver(
+        self: &Arc<Self>,
+        mut request: Request<RequestBody>,
+        connection_use: ConnectionUse,
+        progress: &UploadProgress,
+    ) -> Result<Response<AnswerBody>, SendError> {
+        if connection_use == ConnectionUse::Pooled {
+            let shared = self.shared.lock().clone();
+            if let Some(shared) = shared.filter(|it| !it.sender.is_closed()) {
+                match shared.exchange(request).await {
+                    // The server takes no more requests on this connection.
+                    Err(FailedExchange {
+                        unsent: Some(unsent),
+                        ..
+                    }) => request = unsent,
+                    exchanged => return exchanged.map_err(|failed| failed.error),
+                }
+            } else if let Some(own) = self.take_idle() {
+                let answer = self.deliver_on(own, request, connection_use, progress);
+                return answer.await.map_err(|cause| SendError {
+                    cause,
+                    reused: true,
+                });
+            }
+        }
+        // Boxed, so that the future of a request that finds a connection stays small.
+        Box::pin(self.deliver_on_new(request, connection_use, progress)).await
+    }
+
+    /// The same on a new connection.
+    async fn deliver_on_new(
         self: &Arc<Self>,
         request: Request<RequestBody>,
         connection_use: ConnectionUse,
+        progress: &UploadProgress,
     ) -> Result<Response<AnswerBody>, SendError> {
-        let is_pooled = connection_use == ConnectionUse::Pooled;
-        if is_pooled {
-            let shared = self.shared.lock().clone();
-            if let Some(shared) = shared.filter(|it| !it.sender.is_closed()) {
-                return shared.exchange(request).await;
-            }
-            if let Some(own) = self.take_idle() {
-                return self.exchange_on(own, request, true, is_pooled).await;
-            }
-        }
-        let stream = self.connector.connect(!is_pooled).await;
+        let http1_only = connection_use != ConnectionUse::Pooled;
+        let stream = self.connector.connect(http1_only).await;
         let stream = stream.map_err(|error| SendErrorCause::Connect(error).on_new())?;
         if stream.connected().is_negotiated_h2() {
             let shared = self.open_shared(stream).await;
             let shared = shared.map_err(|error| SendErrorCause::Http(error).on_new())?;
-            return shared.exchange(request).await;
+            let answer = shared.exchange(request).await;
+            return answer.map_err(|failed| failed.error);
         }
         let opened = http1::handshake(stream).await;
         let (mut sender, connection) =
@@ -143,26 +173,34 @@ impl ConnectionPool {
             let answer = answer.map_err(|error| SendErrorCause::Http(error).on_new())?;
             return Ok(answer.map(AnswerBody::driven_elsewhere));
         }
-        let own = OwnConnection {
+        // Boxed, since it goes from hand to hand, and is large.
+        let own = Box::new(OwnConnection {
             sender,
             connection: Some(connection),
-        };
-        self.exchange_on(own, request, false, is_pooled).await
+        });
+        let answer = self.deliver_on(own, request, connection_use, progress);
+        answer.await.map_err(SendErrorCause::on_new)
     }
 
-    async fn exchange_on(
+    async fn deliver_on(
         self: &Arc<Self>,
-        mut own: OwnConnection,
+        mut own: Box<OwnConnection>,
         request: Request<RequestBody>,
-        reused: bool,
-        is_pooled: bool,
-    ) -> Result<Response<AnswerBody>, SendError> {
+        connection_use: ConnectionUse,
+        progress: &UploadProgress,
+    ) -> Result<Response<AnswerBody>, SendErrorCause> {
         let answer = own.exchange(self.address_request(request)).await;
-        let answer = answer.map_err(|error| SendError {
-            cause: SendErrorCause::Http(error),
-            reused,
-        })?;
-        let home = is_pooled.then(|| Arc::downgrade(self)).unwrap_or_default();
+        let answer = answer.map_err(SendErrorCause::Http)?;
+        if !progress.has_ended() {
+            // The rest of the request goes on although nobody may read the answer.
+            own.drive_in_background();
+            return Ok(answer.map(AnswerBody::driven_elsewhere));
+        }
+        let home = if connection_use == ConnectionUse::Pooled {
+            Arc::downgrade(self)
+        } else {
+            Weak::new()
+        };
         Ok(answer.map(|body| AnswerBody::new(body, own, home)))
     }
 
@@ -211,7 +249,7 @@ impl ConnectionPool {
     }
 
     /// The newest connection that is still open.
-    fn take_idle(&self) -> Option<OwnConnection> {
+    fn take_idle(&self) -> Option<Box<OwnConnection>> {
         loop {
             let (since, mut own) = self.idle.lock().connections.pop()?;
             if since.elapsed() < IDLE_FOR && own.is_usable() {
@@ -221,7 +259,7 @@ impl ConnectionPool {
     }
 
     /// Keeps a connection whose answer has ended.
-    pub(super) fn keep(self: Arc<Self>, own: OwnConnection) {
+    pub(super) fn keep(self: Arc<Self>, own: Box<OwnConnection>) {
         let mut idle = self.idle.lock();
         if idle.connections.len() >= MAX_IDLE {
             idle.connections.remove(0);
@@ -256,17 +294,19 @@ impl SharedConnection {
     async fn exchange(
         mut self,
         mut request: Request<RequestBody>,
-    ) -> Result<Response<AnswerBody>, SendError> {
+    ) -> Result<Response<AnswerBody>, FailedExchange> {
         *request.version_mut() = Version::HTTP_2;
         request.headers_mut().remove(HOST);
         let reused = self.has_answered.load(Relaxed);
-        let answer = async {
-            self.sender.ready().await?;
-            self.sender.send_request(request).await
-        };
-        let answer = answer.await.map_err(|error| SendError {
-            cause: SendErrorCause::Http(error),
-            reused,
+        let answer = self.sender.try_send_request(request).await;
+        let answer = answer.map_err(|mut failed| {
+            let unsent = failed.take_message().map(|mut request| {
+                *request.version_mut() = Version::HTTP_11;
+                request
+            });
+            let cause = SendErrorCause::Http(failed.into_error());
+            let error = SendError { cause, reused };
+            FailedExchange { error, unsent }
         })?;
         self.has_answered.store(true, Relaxed);
         Ok(answer.map(AnswerBody::driven_elsewhere))
@@ -286,6 +326,17 @@ impl OwnConnection {
             answer.as_mut().poll(cx)
         })
         .await
+    }
+
+    /// Lets a task of its own drive the connection to the end of its answer. It is not used again.
+    fn drive_in_background(self: Box<Self>) {
+        // Without its sender, the connection ends with this exchange.
+        if let Some(connection) = self.connection {
+            TokioExecutor::new().execute(async move {
+                // What goes wrong is told to the body of the answer.
+                let _ = connection.await;
+            });
+        }
     }
 
     /// Reads and writes what can be. What goes wrong is told to the request, or to the body of its answer.

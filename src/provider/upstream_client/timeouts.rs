@@ -4,7 +4,10 @@
 use std::{
     future::Future as _,
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     task::{Context, Poll},
     time::Duration,
 };
@@ -21,19 +24,32 @@ use crate::{
     provider::{Payload, outgoing_request::Upload},
 };
 
-/// When the connection last took a part of a request.
+/// When the connection last took a part of a request, and whether it has all of it.
 #[derive(Clone, Debug)]
-pub(super) struct UploadProgress(Arc<Mutex<Instant>>);
+pub(super) struct UploadProgress(Arc<UploadState>);
+
+#[derive(Debug)]
+struct UploadState {
+    last: Mutex<Instant>,
+    has_ended: AtomicBool,
+}
 
 impl UploadProgress {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Mutex::new(Instant::now())))
+        Self(Arc::new(UploadState {
+            last: Mutex::new(Instant::now()),
+            has_ended: AtomicBool::new(false),
+        }))
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.0.has_ended.load(Relaxed)
     }
 
     /// Returns once the connection took nothing for `limit`.
     pub(super) async fn wait_for_stall(&self, limit: Duration) {
         loop {
-            let due = *self.0.lock() + limit;
+            let due = *self.0.last.lock() + limit;
             if Instant::now() >= due {
                 return;
             }
@@ -43,18 +59,19 @@ impl UploadProgress {
 }
 
 /// A request's body, whole or as it comes. Its length is exact where it is known: many servers refuse chunked requests.
-pub(super) type RequestBody = Either<ProgressBody<Rope>, ProgressBody<Upload>>;
+pub(super) type RequestBody = ProgressBody<Either<Rope, Upload>>;
 
 pub(super) fn watch_body(body: Payload, progress: &UploadProgress) -> RequestBody {
     let progress = progress.clone();
-    match body {
-        Payload::Empty => Either::Left(ProgressBody {
-            body: Rope::default(),
-            progress,
-        }),
-        Payload::Whole(body) | Payload::Once(body) => Either::Left(ProgressBody { body, progress }),
-        Payload::Stream(body) => Either::Right(ProgressBody { body, progress }),
-    }
+    let body = match body {
+        Payload::Empty => Either::Left(Rope::default()),
+        Payload::Whole(body) | Payload::Once(body) => Either::Left(body),
+        Payload::Stream(body) => Either::Right(body),
+    };
+    // Nobody asks for a part of an empty one.
+    let is_empty = body.is_end_stream();
+    progress.0.has_ended.store(is_empty, Relaxed);
+    ProgressBody { body, progress }
 }
 
 /// A request body that records its progress.
@@ -72,8 +89,12 @@ impl<B: Body<Data = Bytes> + Unpin> Body for ProgressBody<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
-        if polled.is_ready() {
-            *self.progress.0.lock() = Instant::now();
+        if let Poll::Ready(frame) = &polled {
+            let progress = &self.progress.0;
+            *progress.last.lock() = Instant::now();
+            if !matches!(frame, Some(Ok(_))) || self.body.is_end_stream() {
+                progress.has_ended.store(true, Relaxed);
+            }
         }
         polled
     }

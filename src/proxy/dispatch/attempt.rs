@@ -38,12 +38,13 @@ use crate::{
     proxy::{
         ClientRequest, PlacedRequest,
         logins::note_answered_login,
-        outgoing::clean_answer_headers,
+        outgoing::{clean_answer_headers, send_traced},
         plan::{
             plan_without_additions, plan_without_block, plan_without_prompt_after_tool,
             plan_without_rounds,
         },
     },
+    telemetry::Operation,
     unix_time::unix_ms_now,
 };
 
@@ -312,8 +313,9 @@ async fn send_once(
         true => Payload::Once(body),
         false => Payload::Whole(body),
     };
+    let outgoing = placed.head.to_request(target, body, &betas);
     let begun = Instant::now();
-    let answer = placed.head.send(trace, target, body, &betas).await;
+    let answer = send_traced(trace, &target.provider, Some(Operation::Chat), outgoing).await;
     let took = begun.elapsed();
     calls.took += took;
     calls.calls += 1;

@@ -15,10 +15,11 @@ use crate::{
     http::limit::Hold,
     provider::{Payload, Target, UpstreamError},
     proxy::{
-        ClientRequest, PlacedRequest, outgoing::RequestHead,
+        ClientRequest, PlacedRequest,
+        outgoing::{RequestHead, send_traced},
         plan::summary_due::may_begin_after_answer,
     },
-    telemetry::trace::Trace,
+    telemetry::{Operation, trace::Trace},
     wire::Body,
 };
 
@@ -40,7 +41,7 @@ pub struct SummarySource {
 }
 
 impl SummaryClient for SummarySource {
-    async fn send_request(
+    async fn ask_for_summary(
         &self,
         trace: &Trace,
         body: Bytes,
@@ -56,7 +57,14 @@ impl SummaryClient for SummarySource {
         betas.retain(|_| repeats);
         betas.extend((ask == SummaryAsk::OfProvider).then_some(Beta::Compaction));
         let body = Payload::Whole(body);
-        self.head.send(trace, &self.target, body, &betas).await
+        let outgoing = self.head.to_request(&self.target, body, &betas);
+        send_traced(
+            trace,
+            &self.target.provider,
+            Some(Operation::Chat),
+            outgoing,
+        )
+        .await
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response, Version};
+use http::{Method, Request, Response, Version};
 use http_body_util::{BodyExt, Full};
 use hyper::{body::Incoming, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -41,6 +41,8 @@ struct Http2Server {
     connections: Arc<AtomicUsize>,
     ended: watch::Sender<usize>,
     versions: Arc<Mutex<Vec<Version>>>,
+    /// Requests that are never answered.
+    held: watch::Sender<usize>,
     /// Ends all connections: with a word (`false`), or without one (`true`).
     ends: watch::Sender<Option<bool>>,
     _task: JoinSet<()>,
@@ -64,6 +66,8 @@ impl Http2Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (ends, ended) = (watch::Sender::new(None), watch::Sender::new(0));
+        let held = watch::Sender::new(0);
+        let holds = held.clone();
         let (connections, versions) = <(Arc<AtomicUsize>, Arc<Mutex<Vec<Version>>>)>::default();
         let (count, seen, end) = (
             Arc::clone(&connections),
@@ -76,7 +80,8 @@ impl Http2Server {
             let mut running = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 count.fetch_add(1, SeqCst);
-                let served = serve(stream, acceptor.clone(), Arc::clone(&seen), end.subscribe());
+                let (seen, holds) = (Arc::clone(&seen), holds.clone());
+                let served = serve(stream, acceptor.clone(), seen, holds, end.subscribe());
                 let has_ended = has_ended.clone();
                 running.spawn(async move {
                     served.await;
@@ -90,6 +95,7 @@ impl Http2Server {
             connections,
             ended,
             versions,
+            held,
             ends,
             _task: task,
         }
@@ -123,14 +129,20 @@ async fn serve(
     stream: TcpStream,
     acceptor: TlsAcceptor,
     versions: Arc<Mutex<Vec<Version>>>,
+    held: watch::Sender<usize>,
     mut end: watch::Receiver<Option<bool>>,
 ) {
     let stream = acceptor.accept(stream).await.unwrap();
     let service = service_fn(|request: Request<Incoming>| {
         versions.lock().unwrap().push(request.version());
+        let held = held.clone();
         async move {
             assert!(request.headers().get("host").is_none());
-            request.into_body().collect().await.unwrap();
+            let body = request.into_body().collect().await.unwrap().to_bytes();
+            if memchr::memmem::find(&body, b"held").is_some() {
+                held.send_modify(|count| *count += 1);
+                std::future::pending::<()>().await;
+            }
             let answer = Response::builder().header("content-type", "application/json");
             let body = Full::new(Bytes::from(COMPLETION));
             Ok::<_, Infallible>(answer.body(body).unwrap())
@@ -177,5 +189,33 @@ async fn requests_share_a_connection_and_outlive_it() {
         let got = proxy.chat(ask("lives", 1, nth)).await;
         assert_eq!(got.status, 200, "cut {is_cut}: {}", got.text());
         assert_eq!(server.count_connections(), 2 + nth, "cut {is_cut}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_connection_that_ends_while_an_answer_is_due_costs_no_other_request() {
+    let server = Http2Server::start().await;
+    let proxy = server.proxy().await;
+    let (client, mut waits) = (proxy.client(), JoinSet::new());
+    waits.spawn(async move {
+        let request = client.request(Method::POST, "/v1/chat/completions");
+        client.send_with(request, ask("held", 0, 0)).await
+    });
+    let mut held = server.held.subscribe();
+    within_time(held.wait_for(|count| *count == 1))
+        .await
+        .unwrap();
+    server.ends.send_replace(Some(false));
+    // Its word comes at any time, with a request on the way or without one.
+    for nth in 0.. {
+        let got = proxy.chat(ask("lives", 0, nth)).await;
+        assert_eq!(got.status, 200, "{nth}: {}", got.text());
+        if server.count_connections() == 2 {
+            break;
+        }
+        assert!(
+            nth < 10_000,
+            "the connection takes requests although it ends"
+        );
     }
 }
