@@ -25,7 +25,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::{
     Account, FoundState, LooseKeys, MAX_COMMANDS_BYTES, Page, SessionId, SessionRow, SharedValues,
     StateKey, StateToSave, Store, StoreError, Tenant, check_bytes, check_shared,
-    limits::StoreLimits,
+    limits::{StoreLimits, YOUNG_SHARE},
 };
 use crate::config::StoreConfig;
 
@@ -47,9 +47,6 @@ use writer::{Writer, WriterJob};
 
 /// Most jobs in the writer's queue; the senders of more wait.
 const MAX_QUEUED_JOBS: usize = 1_024;
-
-/// A find updates a session's last use only after this part of its maximal age, so that finds seldom write.
-const YOUNG_SHARE: u64 = 64;
 
 pub struct FileStore {
     limits: StoreLimits,
@@ -136,6 +133,19 @@ impl FileStore {
         result
     }
 
+    /// Reads what depends on the last use of sessions.
+    async fn read_uses<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        if self.readers.uses_wait.load(Relaxed) {
+            let write = |batch: &mut Batch<'_>| batch.write_uses().map(|()| Ok(true));
+            // Without it, what is read is a minute old.
+            let _ = self.run_write(write).await;
+        }
+        self.run_read(read).await
+    }
+
     /// The sessions of an account, or of all, that have not expired.
     fn filter_sessions(&self, account: Option<&Account>, id: Option<SessionId>) -> SessionFilter {
         SessionFilter {
@@ -214,7 +224,7 @@ impl Store for FileStore {
         let filter = self.filter_sessions(account, Some(id));
         let page = Page { skip: 0, take: 1 };
         let read = move |file: &Connection| read::list_sessions(file, &filter, page);
-        Ok(self.run_read(read).await?.pop())
+        Ok(self.read_uses(read).await?.pop())
     }
 
     async fn put_commands(
@@ -235,13 +245,13 @@ impl Store for FileStore {
         page: Page,
     ) -> Result<Vec<SessionRow>, StoreError> {
         let filter = self.filter_sessions(account, None);
-        self.run_read(move |file| read::list_sessions(file, &filter, page))
+        self.read_uses(move |file| read::list_sessions(file, &filter, page))
             .await
     }
 
     async fn count_sessions(&self, account: Option<&Account>) -> Result<u64, StoreError> {
         let filter = self.filter_sessions(account, None);
-        self.run_read(move |file| read::count_sessions(file, &filter))
+        self.read_uses(move |file| read::count_sessions(file, &filter))
             .await
     }
 

@@ -7,6 +7,12 @@ use crate::{config::StoreConfig, unix_time::unix_seconds_now};
 /// Seconds since 1970; tests set their own.
 pub(super) type UnixClock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
+/// A use of a session counts as none after this part of its maximal age, so that uses seldom write.
+pub(super) const YOUNG_SHARE: u64 = 64;
+
+/// Most seconds by which the use of a session that the file has may be older than its last use.
+const MAX_USE_DELAY_S: u64 = 60;
+
 #[derive(Clone)]
 pub(super) struct StoreLimits {
     pub(super) sessions: usize,
@@ -32,6 +38,11 @@ impl StoreLimits {
 
     pub(super) fn now_s(&self) -> u64 {
         (self.clock)()
+    }
+
+    /// How long the stored use of a session may be behind.
+    pub(super) fn use_delay_s(&self) -> u64 {
+        MAX_USE_DELAY_S.min(self.age_s / YOUNG_SHARE)
     }
 
     /// Sessions last used before this second have expired.

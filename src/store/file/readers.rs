@@ -35,6 +35,8 @@ pub(super) struct Readers {
     /// The checkpointer has copied a long log, except for what was added meanwhile. The writer copies that part.
     pub(super) long_log: AtomicBool,
     pub(super) recent: RecentStates,
+    /// The writer knows uses of sessions that the file does not have.
+    pub(super) uses_wait: AtomicBool,
     /// The version of the shared values.
     pub(super) version: AtomicU64,
 }
@@ -48,6 +50,7 @@ impl Readers {
             damaged: AtomicBool::new(false),
             long_log: AtomicBool::new(false),
             recent: RecentStates::default(),
+            uses_wait: AtomicBool::new(false),
             version: AtomicU64::new(0),
         }
     }

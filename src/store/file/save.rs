@@ -27,7 +27,7 @@ const STEP: Duration = Duration::from_millis(4);
 /// A session by its id. The plus prevents a use of the index of accounts: without client keys, all sessions have one
 /// account.
 const SESSION_BY_ID_SQL: &str =
-    "SELECT number, tenant, commands FROM sessions WHERE session = ?1 AND +account = ?2";
+    "SELECT number, tenant, commands, used FROM sessions WHERE session = ?1 AND +account = ?2";
 
 /// Saves a state under all its keys, and as its session's newest.
 pub(super) fn save_state(
@@ -43,27 +43,30 @@ pub(super) fn save_state(
     let params = (id, account.as_bytes());
     let known = query_first(batch, SESSION_BY_ID_SQL, params, |row| {
         let commands = read::decode_commands(&owner, column_bytes(row, 2)?);
-        Ok((row.get(0)?, row.get::<_, [u8; 16]>(1)?, commands))
+        Ok((
+            row.get(0)?,
+            row.get::<_, [u8; 16]>(1)?,
+            commands,
+            row.get(3)?,
+        ))
     })?;
-    let used = batch.next_use();
-    let used_s = stamp_second(used);
-    let (session, commands) = match known {
+    let (session, commands, used) = match known {
         // SECURITY: the end users of one account may know each other's session ids.
-        Some((_, tenant, _)) if tenant != *owner.tenant.id() => {
+        Some((_, tenant, ..)) if tenant != *owner.tenant.id() => {
             return Ok(Err(StoreError::Foreign));
         }
-        Some((session, _, commands)) => {
-            let sql = "UPDATE sessions SET saved_s = ?2, used = ?3 WHERE number = ?1";
-            batch.change_rows(sql, (session, used_s as i64, used))?;
-            (session, commands)
+        Some((session, _, commands, written)) => {
+            (session, commands, batch.note_use(session, written)?)
         }
         None => {
+            let used = batch.next_use();
+            let saved_s = stamp_second(used) as i64;
             let sql = "INSERT INTO sessions (account, session, tenant, saved_s, used, commands) \
                        VALUES (?1, ?2, ?3, ?4, ?5, x'')";
             let tenant = owner.tenant.id();
-            batch.change_rows(sql, (account.as_bytes(), id, tenant, used_s as i64, used))?;
+            batch.change_rows(sql, (account.as_bytes(), id, tenant, saved_s, used))?;
             batch.totals.sessions += 1;
-            (batch.last_insert_rowid(), Bytes::new())
+            (batch.last_insert_rowid(), Bytes::new(), used)
         }
     };
     let mut head = GenerationHead::from_saved(saved, is_ambiguous(batch, saved)?);
@@ -96,7 +99,7 @@ pub(super) fn save_state(
             commands,
         },
         session,
-        used_s,
+        used_s: stamp_second(used),
     };
     batch.changes.add_saved(saved.tenant, &head, hit);
     kept.push(StoredGeneration {
@@ -128,6 +131,7 @@ pub(super) fn put_commands(
         id: Some(id),
         since_s: batch.horizon,
     };
+    batch.write_uses()?;
     let Some((session, owner)) = read::find_session(batch, &filter)? else {
         return Ok(Ok(false));
     };
@@ -148,7 +152,7 @@ pub(super) fn touch_session(batch: &mut Batch<'_>, session: i64) -> WriteResult 
 /// Removes some sessions over the limits, least recently used first; returns whether there are more.
 pub(super) fn remove_over_limits(batch: &mut Batch<'_>, limits: &StoreLimits) -> Result<bool> {
     let horizon = stamp(batch.horizon);
-    let begun = Instant::now();
+    let (begun, mut knows_uses) = (Instant::now(), false);
     while begun.elapsed() < STEP {
         let sql = "SELECT number, used FROM sessions ORDER BY used LIMIT 1";
         let oldest = query_first(batch, sql, [], |row| {
@@ -160,6 +164,10 @@ pub(super) fn remove_over_limits(batch: &mut Batch<'_>, limits: &StoreLimits) ->
         let is_over = batch.totals.sessions > limits.sessions as u64;
         if used >= horizon && !is_over && used_bytes(batch)? <= limits.bytes as u64 {
             return Ok(false);
+        }
+        if !std::mem::replace(&mut knows_uses, true) {
+            batch.write_uses()?;
+            continue;
         }
         // If an index names an absent session, nothing is removed, and this loop would not end.
         if !remove_session(batch, number)? {

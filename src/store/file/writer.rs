@@ -20,11 +20,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    batch::{Batch, Totals, WriteResult},
+    batch::{Batch, MAX_UNWRITTEN, OpenFile, UnwrittenUses, WriteResult},
     file_closed,
     open::{self, LockedFile},
     readers::Readers,
@@ -54,7 +53,7 @@ pub(super) struct Writer {
     locked_file: LockedFile,
     readers: Arc<Readers>,
     /// The file; `None` while it cannot be opened.
-    open: Option<(Connection, Totals)>,
+    open: Option<OpenFile>,
     /// When the last try to open the file failed.
     failed_open_at: Option<Instant>,
     limits: StoreLimits,
@@ -118,6 +117,7 @@ impl Writer {
             }
             drop(checkpoint_due);
             let _ = checkpointer.join();
+            self.write_uses();
             self.close_file();
         };
         thread::Builder::new()
@@ -147,13 +147,16 @@ impl Writer {
                 let _ = answer.send(outcome);
             }
         }
-        let Some((file, totals)) = &self.open else {
+        let Some(file) = &self.open else {
             return false;
         };
         if self.readers.long_log.swap(false, Relaxed) {
-            log_failed_checkpoint(open::checkpoint(file).map_err(to_store_error));
+            log_failed_checkpoint(open::checkpoint(&file.connection).map_err(to_store_error));
         }
-        let is_full = totals.sessions > self.limits.sessions as u64;
+        let is_full = file.totals.sessions > self.limits.sessions as u64;
+        if file.uses.len() >= MAX_UNWRITTEN {
+            self.write_uses();
+        }
         if !is_full && self.unchecked < CHECK_AFTER {
             return false;
         }
@@ -165,6 +168,16 @@ impl Writer {
         });
         self.unchecked = if more { CHECK_AFTER } else { 0 };
         more
+    }
+
+    /// Writes the uses of sessions that wait.
+    fn write_uses(&mut self) {
+        if self.open.as_ref().is_none_or(|file| file.uses.is_empty()) {
+            return;
+        }
+        if let Err(error) = self.run_batch(|batch| batch.write_uses()) {
+            tracing::warn!(%error, "the store cannot write when sessions were used");
+        }
     }
 
     /// Writes a group in one transaction.
@@ -197,14 +210,20 @@ impl Writer {
             // An error is logged.
             let _ = self.open_file();
         }
-        let (file, totals) = self.open.as_mut().ok_or_else(file_closed)?;
+        let file = self.open.as_mut().ok_or_else(file_closed)?;
         let recent = &self.readers.recent;
-        let result = Batch::begin(file, *totals, &self.limits, recent).and_then(|mut batch| {
+        let result = Batch::begin(file, &self.limits, recent).and_then(|mut batch| {
             let value = run(&mut batch)?;
-            *totals = batch.commit(recent)?;
-            Ok(value)
+            Ok((value, batch.commit(recent)?))
         });
-        self.readers.version.store(totals.shared_version, Relaxed);
+        let result = result.map(|(value, committed)| {
+            file.take_over(committed);
+            value
+        });
+        self.readers.uses_wait.store(!file.uses.is_empty(), Relaxed);
+        self.readers
+            .version
+            .store(file.totals.shared_version, Relaxed);
         Ok(result)
     }
 
@@ -233,7 +252,7 @@ impl Writer {
                 true => tracing::debug!(%file, %error, "{message}"),
             }
         });
-        let (file, mut totals) = opened?;
+        let (connection, mut totals) = opened?;
         // The published version never goes back.
         totals.shared_version = self
             .readers
@@ -241,7 +260,11 @@ impl Writer {
             .load(Relaxed)
             .max(totals.shared_version);
         self.readers.version.store(totals.shared_version, Relaxed);
-        self.open = Some((file, totals));
+        self.open = Some(OpenFile {
+            connection,
+            totals,
+            uses: UnwrittenUses::new(),
+        });
         self.failed_open_at = None;
         self.readers.enable_reads();
         Ok(())
@@ -272,6 +295,8 @@ fn take_group(jobs: &mut mpsc::Receiver<WriterJob>, more: bool) -> Option<Vec<Wr
     let mut group = Vec::new();
     if !more {
         group.push(jobs.blocking_recv()?);
+        // Where the core is busy, others bring their jobs first, and all are written together.
+        thread::yield_now();
     }
     while group.len() < MAX_GROUP
         && let Ok(job) = jobs.try_recv()
