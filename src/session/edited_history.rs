@@ -17,6 +17,8 @@
 //!
 //! Of several sessions with that answer, none is found: a loose key is ambiguous then ([`crate::store::LooseKeys`]).
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
@@ -222,24 +224,61 @@ fn list_elements(conversation: &Conversation, items: &[Item], most: usize) -> Ve
 }
 
 /// The elements of a request that its state keeps, and the digest of what stands before them.
-pub(super) fn sketch_request(conversation: &Conversation) -> (Vec<Element>, u32) {
-    let elements = list_elements(conversation, &conversation.items, MAX_ELEMENTS);
-    let messages = conversation.items.iter();
-    let messages = messages.filter(|item| !item.author.is_system()).count();
-    let older = digest_older(conversation, messages as u32 - count_messages(&elements));
-    (elements, older)
+pub(super) type RequestSketch = (Vec<Element>, u32);
+
+/// Sketches a request. `known`: the sketch of a state, and the item of its answer, where all messages before that are those of
+/// the state. Then only the others are read.
+pub(super) fn sketch_request(
+    conversation: &Conversation,
+    known: Option<(&HistorySketch, usize)>,
+) -> RequestSketch {
+    let continued = known.and_then(|(sketch, answer)| extend_sketch(conversation, sketch, answer));
+    continued.unwrap_or_else(|| {
+        let elements = list_elements(conversation, &conversation.items, MAX_ELEMENTS);
+        let before = count_items(&conversation.items) - count_messages(&elements);
+        let older = digest_older(conversation, 0..before, 0);
+        (elements, older)
+    })
+}
+
+/// `None` if the sketch is not that of the items before the answer, or nothing of it would stay.
+fn extend_sketch(
+    conversation: &Conversation,
+    sketch: &HistorySketch,
+    answer: usize,
+) -> Option<RequestSketch> {
+    let (before, added) = conversation.items.split_at_checked(answer)?;
+    let added = list_elements(conversation, added, MAX_ELEMENTS);
+    let first = count_items(before).checked_sub(count_messages(&sketch.elements))?;
+    let is_whole = first == 0 || sketch.elements.len() == MAX_ELEMENTS;
+    if !is_whole || added.len() == MAX_ELEMENTS {
+        return None;
+    }
+    let mut elements = [&sketch.elements[..], &added].concat();
+    let too_many = elements.len().saturating_sub(MAX_ELEMENTS);
+    let gone: Vec<_> = elements.drain(..too_many).collect();
+    let older = first..first + count_messages(&gone);
+    let older = digest_older(conversation, older, sketch.older);
+    Some((elements, older))
+}
+
+/// Messages of the system do not count.
+fn count_items(items: &[Item]) -> u32 {
+    let messages = items.iter().filter(|item| !item.author.is_system());
+    messages.count() as u32
 }
 
 fn count_messages(elements: &[Element]) -> u32 {
     elements.iter().map(|it| it.messages()).sum()
 }
 
-/// The digest of the answers and the user's messages among the first `count` messages, the first one apart. A client may
-/// clear results.
-fn digest_older(conversation: &Conversation, count: u32) -> u32 {
+/// Adds the answers and the user's messages among the messages of a range to the digest of those `before`, the first message
+/// apart. A client may clear results.
+fn digest_older(conversation: &Conversation, range: Range<u32>, before: u32) -> u32 {
     let items = conversation.items.iter();
     let older = items.filter(|item| !item.author.is_system());
-    let older = older.take(count as usize).skip(1);
+    let older = older.take(range.end as usize);
+    let older = older.skip(range.start.max(1) as usize);
     let digests = older.filter_map(|item| match item.author {
         Author::Model => Some(item.short_digest),
         Author::User => {
@@ -248,7 +287,7 @@ fn digest_older(conversation: &Conversation, count: u32) -> u32 {
         }
         _ => None,
     });
-    digests.fold(0, |before, digest| {
+    digests.fold(before, |before, digest| {
         let mut mixed = digest.to_le_bytes().to_vec();
         mixed.extend(u32::to_le_bytes(before));
         xxh3_64(&mixed) as u32
@@ -288,7 +327,7 @@ pub(super) fn compare_history(
     if first > 0 {
         let (_, begin) = pairs.first().filter(|pair| pair.0 == 0)?;
         let older = first_now + count(&now[..*begin]);
-        if digest_older(conversation, older) != sketch.older {
+        if digest_older(conversation, 0..older, 0) != sketch.older {
             return None;
         }
     }
@@ -367,10 +406,49 @@ fn align_elements(was: &[Element], now: &[Element]) -> Vec<(usize, usize)> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::{collection::vec, prelude::*, sample::Index};
+    use serde_json::json;
+
     use super::*;
+    use crate::conversation::Format;
 
     const fn element(kind: Kind, digest: u16) -> Element {
         Element(((kind as u16) << 14 | digest).to_be_bytes())
+    }
+
+    /// A conversation of these roles: each message has other words than those before it.
+    fn conversation(roles: &[u8]) -> Conversation {
+        let message = |(at, role): (usize, &u8)| {
+            let text = format!("{at} is said at length, {}", "and on ".repeat(at % 13));
+            match role {
+                0 => json!({"role": "system", "content": text}),
+                1 => json!({"role": "user", "content": text}),
+                2 => json!({"role": "assistant", "content": text}),
+                _ => json!({"role": "tool", "tool_call_id": format!("call_{at}"), "content": text}),
+            }
+        };
+        let messages: Vec<_> = roles.iter().enumerate().map(message).collect();
+        let body = json!({"model": "m", "messages": messages}).to_string();
+        Format::Chat.index_body(body.into()).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn a_sketch_that_goes_on_is_that_of_the_whole_conversation(
+            roles in vec(prop_oneof![1 => Just(0_u8), 3 => Just(1), 3 => Just(2), 8 => Just(3)], 1..160),
+            cut in any::<Index>(),
+        ) {
+            let mut before = roles.clone();
+            before.truncate(cut.index(roles.len()));
+            let mut all = before.clone();
+            all.push(2);
+            all.extend(&roles[before.len()..]);
+            let (elements, older) = sketch_request(&conversation(&before), None);
+            let known = HistorySketch { elements, older, ..HistorySketch::default() };
+            let all = conversation(&all);
+            let answer = Some((&known, before.len()));
+            prop_assert_eq!(sketch_request(&all, answer), sketch_request(&all, None));
+        }
     }
 
     #[test]

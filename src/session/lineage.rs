@@ -31,7 +31,6 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::{
     conversation::{Author, Conversation, Format, answer_digest},
     format::digest_id,
-    session::edited_history::{Element, sketch_request},
     store::{LOOSE_OPENING, LooseKeys, StateKey, StateKeys, Tenant},
 };
 
@@ -59,8 +58,8 @@ pub struct Lineage {
     pub opening: u64,
     /// Keys to look for, best first.
     pub probes: Vec<StateKey>,
-    /// For each probe, the messages before its answer, without system messages.
-    answers: Vec<u32>,
+    /// For each probe.
+    answers: Vec<ProbedAnswer>,
     /// Messages of this request. System messages do not count, since they come and go within a lineage.
     pub messages: u32,
     /// The start of the chain.
@@ -76,8 +75,15 @@ pub struct Lineage {
     /// Messages up to the last answer of this request, or the first message: a session that begins with this request may
     /// have them in common with others.
     pub(super) shared: u32,
-    /// The newest elements, and the digest of what stands before them.
-    pub(super) sketch: (Vec<Element>, u32),
+}
+
+/// The answer of a probe.
+#[derive(Clone, Copy, Debug)]
+struct ProbedAnswer {
+    /// Messages before it, without system messages.
+    at: u32,
+    /// Its index among the items, if the key is of all messages before it.
+    whole_before: Option<usize>,
 }
 
 /// An answer that is looked for by loose keys.
@@ -135,7 +141,11 @@ impl Lineage {
         let (mut probes, mut answers) = collect_probes(&boundaries);
         if let Some(key) = previous {
             // The messages before it are not here, so that all of its chain are kept under one opening.
-            (opening, probes, answers) = (LOOSE_OPENING, vec![key], vec![0]);
+            (opening, probes) = (LOOSE_OPENING, vec![key]);
+            answers = vec![ProbedAnswer {
+                at: 0,
+                whole_before: None,
+            }];
             boundaries.clear();
         }
         let newest = boundaries.iter().rev().take(MAX_LOOSE);
@@ -161,13 +171,17 @@ impl Lineage {
             names_previous: previous.is_some(),
             loose: loose.collect(),
             shared,
-            sketch: sketch_request(conversation),
         }
     }
 
     /// Messages before the answer of a probe, without system messages; `None` for an unknown probe.
     pub fn answer_at(&self, probe: usize) -> Option<u32> {
-        self.answers.get(probe).copied()
+        self.answers.get(probe).map(|answer| answer.at)
+    }
+
+    /// The item of a probe's answer, if all messages before it are those of the request that it answered.
+    pub(super) fn find_unchanged(&self, probe: usize) -> Option<usize> {
+        self.answers.get(probe)?.whole_before
     }
 
     /// Keys of the new state; `None` if nothing is stored, as for auxiliary requests and those with system messages only.
@@ -249,20 +263,25 @@ fn seed_chain(format: Format, tenant: &Tenant) -> u128 {
 
 /// All keys to look for, each with the position of its answer. The newest answer comes first, and of one answer the
 /// most specific key.
-fn collect_probes(boundaries: &[AnswerBoundary]) -> (Vec<StateKey>, Vec<u32>) {
+fn collect_probes(boundaries: &[AnswerBoundary]) -> (Vec<StateKey>, Vec<ProbedAnswer>) {
     let newest = boundaries.iter().rev().take(MAX_BOUNDARIES);
-    let mut keys = Vec::with_capacity(3 * newest.len());
-    let mut answers = Vec::with_capacity(3 * newest.len());
-    for boundary in newest {
-        keys.push(exact_key(boundary.before, boundary.answer));
-        if !boundary.in_row {
-            let settled = boundary.settled;
-            keys.extend(settled.map(|settled| gap_key(settled, boundary.answer)));
-            keys.push(bare_key(boundary.before));
-        }
-        answers.resize(keys.len(), boundary.at);
-    }
-    (keys, answers)
+    let probes = newest.flat_map(|boundary| {
+        let (at, before, answer) = (boundary.at, boundary.before, boundary.answer);
+        let probe = |key, whole_before| (key, ProbedAnswer { at, whole_before });
+        let all = Some(boundary.item);
+        let others = (!boundary.in_row).then(|| {
+            let gap = boundary.settled.map(|settled| gap_key(settled, answer));
+            [
+                gap.map(|key| probe(key, None)),
+                Some(probe(bare_key(before), all)),
+            ]
+        });
+        let exact = Some(probe(exact_key(before, answer), all));
+        std::iter::once(exact)
+            .chain(others.into_iter().flatten())
+            .flatten()
+    });
+    probes.unzip()
 }
 
 /// `before`: the answer before this one; 0 without one.

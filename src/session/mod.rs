@@ -43,7 +43,7 @@ pub mod state_cipher;
 pub mod tenant;
 pub mod token_ratios;
 
-use edited_history::HistorySketch;
+use edited_history::{HistorySketch, RequestSketch, sketch_request};
 pub use hint::SessionHint;
 use hint::TrustedIds;
 use id_generator::IdGenerator;
@@ -92,6 +92,8 @@ pub struct InheritedSession {
     /// digests of all messages before the answer are those of the state.
     pub edited: Option<u32>,
     pub lineage: Lineage,
+    /// Of this request; `None` where it stores no state.
+    sketch: Option<RequestSketch>,
     trusted: TrustedIds,
     pub session: SessionId,
     pub commands: SessionCommands,
@@ -137,9 +139,10 @@ impl InheritedSession {
         state.generations = state.generations.saturating_add(1);
         state.messages = self.lineage.messages;
         state.format = self.lineage.format;
+        let (elements, older) = self.sketch.clone().unwrap_or_default();
         state.sketch = HistorySketch {
-            elements: self.lineage.sketch.0.clone(),
-            older: self.lineage.sketch.1,
+            elements,
+            older,
             answer_calls: 0,
             began: match self.state {
                 Some(_) => state.sketch.began,
@@ -200,6 +203,7 @@ impl Sessions {
             answer_at: 0,
             edited: None,
             lineage,
+            sketch: None,
             trusted: hint.map_or_else(TrustedIds::default, |hint| hint.trusted),
             session: SessionId::default(),
             commands: SessionCommands::default(),
@@ -216,6 +220,9 @@ impl Sessions {
             inherited.store_failed = true;
             // That release would find the new state in place of its own.
             inherited.lineage.stores &= !error.is_newer();
+        }
+        if inherited.sketch.is_none() && inherited.lineage.stores {
+            inherited.sketch = Some(sketch_request(conversation, None));
         }
         inherited.session = match (&inherited.state, hint) {
             (Some(state), _) => state.session,
