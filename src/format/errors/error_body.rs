@@ -4,6 +4,7 @@
 //! object without the wrapper.
 
 use bytes::Bytes;
+use memchr::memmem;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -74,9 +75,48 @@ fn text_or_number(value: Option<&Value>) -> Option<String> {
     }
 }
 
+/// Whether the body of a success is plainly an answer without an error: it has choices, and nowhere a word that an error
+/// needs. False for most others too.
+pub fn is_plainly_answer(body: &[u8]) -> bool {
+    let find = |word: &str| memmem::find(body, word.as_bytes());
+    let has_choices = find("\"choices\"").is_some_and(|at| {
+        let behind = body[at..].iter().skip("\"choices\"".len());
+        let mut marks = behind.filter(|byte| !byte.is_ascii_whitespace());
+        [b':', b'[', b'{']
+            .iter()
+            .all(|mark| marks.next() == Some(mark))
+    });
+    // An escape may spell a name in another way.
+    let needed = ["error", "\"code\"", "response.failed", "\\u"];
+    has_choices && needed.into_iter().all(|word| find(word).is_none())
+}
+
 #[cfg(test)]
 mod tests {
-    use crate::format::errors::error_body::ErrorBody;
+    use super::{ErrorBody, is_plainly_answer};
+
+    #[test]
+    fn an_answer_without_an_error_is_told_by_its_bytes() {
+        for plain in [
+            r#"{"id":"c","choices":[{"message":{"content":"Aye."}}]}"#,
+            "{\"choices\" : [ {\n\"message\":{}}]}",
+        ] {
+            assert!(is_plainly_answer(plain.as_bytes()), "{plain}");
+        }
+        for other in [
+            "",
+            r#"{"choices":[]}"#,
+            r#"{"choices":null}"#,
+            r#"{"content":"\"choices\":[{"}"#,
+            r#"{"choices":[{}],"error":{"message":"no"}}"#,
+            r#"{"choices":[{}],"\u0065rror":{"message":"no"}}"#,
+            r#"{"choices":[{}],"code":1,"message":"no"}"#,
+            r#"{"choices":[{}],"type":"error"}"#,
+            r#"{"choices":[{}],"type":"response.failed"}"#,
+        ] {
+            assert!(!is_plainly_answer(other.as_bytes()), "{other}");
+        }
+    }
 
     #[test]
     fn errors_are_read_in_every_shape() {

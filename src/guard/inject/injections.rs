@@ -8,13 +8,15 @@
 //! corrects them where it takes over a state. Records end with their course, reminders do not. Of rounds before an
 //! answer that stays, digests are kept (see [`crate::guard::inject::dropped_rounds`]).
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     conversation::{Format, HiddenPlaces, digest::DigestBuilder},
     guard::text::fence,
-    json::text,
+    json::text::{self, TextSizes},
 };
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -226,6 +228,20 @@ pub struct InjectedTools {
     /// The elements of the array with commas between them, without brackets.
     pub json: Bytes,
     pub set: ToolSet,
+    /// Of `json`; shared, since they are large.
+    pub(in crate::guard) sizes: Arc<TextSizes>,
+}
+
+impl InjectedTools {
+    pub fn new(field: &'static str, json: Bytes, set: ToolSet) -> Self {
+        let sizes = text::measure_json(&json).into();
+        Self {
+            field,
+            json,
+            set,
+            sizes,
+        }
+    }
 }
 
 /// Which of the proxy's tools a request has. The first two are stored like `false` and `true` of a flag in older

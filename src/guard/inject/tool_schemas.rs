@@ -6,7 +6,7 @@ use crate::{
         inject::injections::{InjectedTools, ToolSet},
         request::estimate::Weights,
     },
-    json::{scan::JsonScanner, text},
+    json::scan::JsonScanner,
 };
 
 pub(in crate::guard) struct ToolSchemas<'a> {
@@ -43,7 +43,7 @@ impl<'a> ToolSchemas<'a> {
 
     /// Raw tokens.
     pub(in crate::guard) fn count_tokens(&self, weights: &Weights) -> u32 {
-        weights.count_tool_tokens(&text::measure_json(&self.tools.json))
+        weights.count_tool_tokens(&self.tools.sizes)
     }
 
     pub(in crate::guard) fn insert_schemas(&self, edits: &mut Edits) {

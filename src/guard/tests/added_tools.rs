@@ -43,11 +43,7 @@ fn send_to(profile: &Profile, format: Format, body: &Value, place: u32) -> (Valu
                 record(InjectionContent::Prompt("Write it down.".into())),
                 record(tools),
             ],
-            tools: Some(InjectedTools {
-                field: "tools",
-                json: SCHEMAS.into(),
-                set,
-            }),
+            tools: Some(InjectedTools::new("tools", SCHEMAS.into(), set)),
             ..Injections::default()
         },
         ..SessionKnowledge::default()

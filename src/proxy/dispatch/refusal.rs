@@ -20,7 +20,10 @@ use crate::{
     config::profile::{AnswerFilling, name_window_betas},
     conversation::Format,
     format::{
-        AnswerEvents, beta_header::BETA_HEADER, error_body::ErrorBody, refusal::CHAT_TEMPLATE_WORDS,
+        AnswerEvents,
+        beta_header::BETA_HEADER,
+        error_body::{ErrorBody, is_plainly_answer},
+        refusal::CHAT_TEMPLATE_WORDS,
     },
     provider::{
         overflow::{self, Overflow, OverflowVerdict},
@@ -223,6 +226,8 @@ async fn find_refusal_inside(
                 SendError::Broken(bad)
             }
         })?;
+        // Most answers are none of what follows.
+        let text = text.filter(|text| has_fallback || !is_plainly_answer(text));
         let has_message = |text: &Bytes| match format.read_answer(text) {
             Ok(answer) => answer.has_message() || answer.find_finish().is_some(),
             Err(_) => false,

@@ -2,8 +2,6 @@
 
 use std::sync::LazyLock;
 
-use bytes::Bytes;
-
 use super::{ADD, CLEAR, DELETE, RECALL, UPDATE};
 use crate::{
     format::{ToolArgument, ToolForm, ToolSchema},
@@ -14,13 +12,15 @@ use crate::{
 /// The schemas of a set that is not empty, in the form of a request's own tools. The schema of `recall` is the same in
 /// any language, since it may be the only one.
 pub(super) fn get_tool_schemas(form: ToolForm, language: Language, set: ToolSet) -> InjectedTools {
-    type OfForms = [[Bytes; 3]; ToolForm::ALL.len()];
+    type OfForms = [[InjectedTools; 3]; ToolForm::ALL.len()];
     static SCHEMAS: LazyLock<[OfForms; 2]> = LazyLock::new(|| {
         [&ENGLISH, &CHINESE].map(|texts| {
             ToolForm::ALL.map(|form| {
                 let (reminders, recall) = (write_schemas(texts, form), write_recall(form));
                 let all = format!("{reminders},{recall}");
-                [reminders, recall, all].map(Bytes::from)
+                let with_json =
+                    |json: String| InjectedTools::new(form.field_name(), json.into(), ToolSet::All);
+                [reminders, recall, all].map(with_json)
             })
         })
     });
@@ -29,11 +29,9 @@ pub(super) fn get_tool_schemas(form: ToolForm, language: Language, set: ToolSet)
         ToolSet::Recall => 1,
         ToolSet::All => 2,
     };
-    InjectedTools {
-        field: form.field_name(),
-        json: SCHEMAS[language as usize][form as usize][of_set].clone(),
-        set,
-    }
+    let mut tools = SCHEMAS[language as usize][form as usize][of_set].clone();
+    tools.set = set;
+    tools
 }
 
 /// Descriptions of the tools and their arguments.
@@ -177,7 +175,7 @@ mod tests {
         for form in ToolForm::ALL {
             let [all, reminders, recall] = [ToolSet::All, ToolSet::Reminders, ToolSet::Recall]
                 .map(|set| get_tool_schemas(form, Language::Chinese, set).json);
-            let joined = [reminders, Bytes::from_static(b","), recall.clone()].concat();
+            let joined = [&reminders[..], b",", &recall].concat();
             assert_eq!(all, joined);
             let text = std::str::from_utf8(&recall).unwrap();
             let tokens = tiktoken_rs::o200k_base_singleton().encode_ordinary(text);

@@ -307,13 +307,13 @@ fn a_prompt_at_the_end_is_counted() {
 #[test]
 fn injected_tools_do_not_move_a_cut() {
     let messages = loop_of(100);
-    let own = InjectedTools {
-        field: "tools",
-        json: Bytes::from_static(
+    let own = InjectedTools::new(
+        "tools",
+        Bytes::from_static(
             br#"{"type":"function","function":{"name":"clear_mind","description":"a long one"}}"#,
         ),
-        set: ToolSet::Reminders,
-    };
+        ToolSet::Reminders,
+    );
     let (bare, _) = checked_plan(&messages, 8_192, "openai", &SessionKnowledge::default());
     let knowledge = SessionKnowledge {
         memory: bare.memory.clone(),

@@ -153,11 +153,10 @@ pub(crate) fn make_proxy_tools(conversation: &Conversation) -> Option<InjectedTo
     let field = ["tools", "functions"]
         .into_iter()
         .find(|name| conversation.find_field(name).is_some())?;
-    Some(InjectedTools {
-        field,
-        json: Bytes::from_static(br#"{"type":"function","function":{"name":"add_reminder","parameters":{"type":"object"}}}"#),
-        set: ToolSet::Reminders,
-    })
+    let json =
+        br#"{"type":"function","function":{"name":"add_reminder","parameters":{"type":"object"}}}"#;
+    let json = Bytes::from_static(json);
+    Some(InjectedTools::new(field, json, ToolSet::Reminders))
 }
 
 /// Injections of every kind, by seed.
