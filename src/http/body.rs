@@ -28,6 +28,9 @@ use crate::{
 /// How long a refused body is read on, so that the client reads the proxy's answer before a reset.
 const LINGER: Duration = Duration::from_secs(1);
 
+/// A body of so few bytes is copied: it would keep a buffer of several kilobytes, which its connection can use again.
+const SMALL_BODY: usize = 4 << 10;
+
 /// The part of a request's body that was not read yet.
 #[derive(Debug)]
 pub struct RequestBody {
@@ -117,7 +120,10 @@ impl RequestBody {
             }
             gather.push(chunk);
         }
-        let bytes = gather.finish();
+        let mut bytes = gather.finish();
+        if bytes.len() <= SMALL_BODY {
+            bytes = Bytes::copy_from_slice(&bytes);
+        }
         Ok(ReceivedBody { bytes, hold })
     }
 

@@ -29,7 +29,7 @@ use crate::{
     wire::{Body, whole_body},
 };
 
-/// Answers one request. Where that fails, the rest of its body stays unread.
+/// Answers one request. The futures of seldom routes are boxed, so that that of a conversation stays small. Where that fails, the rest of its body stays unread.
 ///
 /// # Errors
 /// The proxy answers it, with an error.
@@ -48,7 +48,7 @@ pub(super) async fn handle_request(
     }
     let uri = parts.uri.clone();
     match find_route(&parts.method, uri.path())? {
-        Route::Own(route) => answer_own(app, &parts, body, route, record).await,
+        Route::Own(route) => Box::pin(answer_own(app, &parts, body, route, record)).await,
         Route::Client(route) => answer_client(app, parts, body, route, record).await,
     }
 }
@@ -118,21 +118,25 @@ async fn answer_client(
             provider,
             path: path @ "/models",
         } if asks_as_codex(&parts) => {
-            answer_codex_models(forward(provider, path), body, record).await
+            Box::pin(answer_codex_models(forward(provider, path), body, record)).await
         }
         ClientRoute::Forward { provider, path } => {
-            forward_request(forward(provider, path), body, record).await?
+            Box::pin(forward_request(forward(provider, path), body, record)).await?
         }
-        ClientRoute::Ollama { path } => forward_request(forward(None, path), body, record).await?,
+        ClientRoute::Ollama { path } => {
+            Box::pin(forward_request(forward(None, path), body, record)).await?
+        }
         ClientRoute::Model { id } => {
             let id = percent_decode_str(id).decode_utf8_lossy();
             models::answer_model(app, &parts, &client, &id, list_format)?
         }
         ClientRoute::Models if asks_as_codex(&parts) => {
-            answer_codex_models(forward(None, "/models"), body, record).await
+            Box::pin(answer_codex_models(forward(None, "/models"), body, record)).await
         }
         ClientRoute::Models => models::answer_model_list(app, &parts, &client, list_format).await,
     };
     record.held_until_end = Some(running);
+    // Answers that have come together are written together.
+    tokio::task::yield_now().await;
     Ok(answer)
 }

@@ -40,11 +40,13 @@ impl BytesGatherer {
             self.first = piece;
             return;
         }
-        if !self.first.is_empty() {
-            let length = (self.first.len() + piece.len()).max(self.expected);
-            self.all.reserve(length);
-            self.all.extend_from_slice(&std::mem::take(&mut self.first));
+        let length = self.len() + piece.len();
+        if length > self.all.capacity() {
+            // Nobody has to believe an announced length: the buffer grows with what has come.
+            let room = self.expected.clamp(length, 4 * length);
+            self.all.reserve(room - self.all.len());
         }
+        self.all.extend_from_slice(&std::mem::take(&mut self.first));
         self.all.extend_from_slice(&piece);
     }
 

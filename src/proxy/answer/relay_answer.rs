@@ -144,8 +144,9 @@ async fn read_whole(
     if !filter.is_active() {
         return Ok(relay::buffer_answer(format, answer, &provider, room).await?);
     }
-    let (read, last, before) =
-        relay::buffer_filtered_answer(format, answer, filter, tool_loop, &provider, room).await?;
+    // Boxed, so that the future of an answer without them stays small.
+    let rounds = relay::buffer_filtered_answer(format, answer, filter, tool_loop, &provider, room);
+    let (read, last, before) = Box::pin(rounds).await?;
     tool_loop.finish_answer(&last, before);
     Ok(read)
 }
