@@ -17,6 +17,7 @@ use hyper::{
     client::conn::http1::{self, SendRequest},
 };
 use hyper_util::rt::TokioIo;
+use plimsoll::conversation::Format;
 use tokio::{net::TcpStream, task::JoinSet, time::timeout};
 
 use crate::{
@@ -26,7 +27,6 @@ use crate::{
 
 /// Time limit of an answer; a slower one counts as failed.
 const PATIENCE: Duration = Duration::from_secs(30);
-const PATH: &str = "/v1/chat/completions";
 
 /// Address and headers of a peer.
 #[derive(Clone, Debug)]
@@ -37,6 +37,7 @@ pub(crate) struct PeerAddress {
 
 pub(crate) struct LoadClient {
     door: PeerAddress,
+    format: Format,
     open: Option<OpenConnection>,
 }
 
@@ -54,8 +55,12 @@ pub(crate) struct TimedAnswer {
 }
 
 impl LoadClient {
-    pub(crate) const fn new(door: PeerAddress) -> Self {
-        Self { door, open: None }
+    pub(crate) const fn new(door: PeerAddress, format: Format) -> Self {
+        Self {
+            door,
+            format,
+            open: None,
+        }
     }
 
     /// Sends a body and reads the answer.
@@ -135,7 +140,7 @@ impl LoadClient {
     async fn send(&mut self, body: Bytes) -> io::Result<Response<Incoming>> {
         let mut request = Request::builder()
             .method(Method::POST)
-            .uri(PATH)
+            .uri(format!("/v1{}", self.format.path()))
             .header(HOST, self.door.address.to_string())
             .header(CONTENT_TYPE, "application/json")
             .body(Full::new(body))

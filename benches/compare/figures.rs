@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use plimsoll::conversation::Format;
+
 /// Times in seconds, memory in bytes, rates a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Figure {
@@ -43,6 +45,28 @@ pub(crate) enum LoadKind {
     Flood,
     /// Memory, idle and with 1,000 open streams. One turn only.
     Memory,
+    /// As `Busy`, with a conversation on each connection that grows with every request.
+    Growing,
+    /// The same in Messages and in Responses.
+    GrowingMessages,
+    GrowingResponses,
+}
+
+impl LoadKind {
+    pub(crate) const fn format(self) -> Format {
+        match self {
+            Self::GrowingMessages => Format::Messages,
+            Self::GrowingResponses => Format::Responses,
+            _ => Format::Chat,
+        }
+    }
+
+    pub(crate) const fn grows(self) -> bool {
+        matches!(
+            self,
+            Self::Growing | Self::GrowingMessages | Self::GrowingResponses
+        )
+    }
 }
 
 pub(crate) type FigureSample = BTreeMap<Figure, f64>;

@@ -1,6 +1,7 @@
 //! The loads: the requests to a peer during one turn, and their figures.
 
 use std::{
+    collections::HashMap,
     io,
     sync::{
         Arc,
@@ -21,6 +22,7 @@ use crate::{
     bodies::{BodySize, Mode, bodies},
     client::{LoadClient, PeerAddress, TimeReader, TimedAnswer, io_failure},
     figures::{Figure, FigureSample, LoadKind, quantile},
+    growing::GrowingConversation,
     peers::{Peer, Speed},
 };
 
@@ -28,8 +30,11 @@ pub(crate) struct PeerLoad {
     pub(crate) kind: LoadKind,
     pub(crate) size: BodySize,
     mode: Mode,
+    light: bool,
     bodies: Vec<Bytes>,
-    next: AtomicUsize,
+    next: Arc<AtomicUsize>,
+    /// Of each peer, those that none of its connections has.
+    growing: parking_lot::Mutex<HashMap<&'static str, Vec<GrowingConversation>>>,
 }
 
 /// Time limit for all streams of a turn to have their first event.
@@ -41,7 +46,12 @@ pub(crate) const STREAMS: usize = 1_000;
 impl PeerLoad {
     pub(crate) fn new(kind: LoadKind, size: BodySize, light: bool) -> Self {
         let mode = match kind {
-            LoadKind::Latency | LoadKind::Busy | LoadKind::Open => Mode::Whole,
+            LoadKind::Latency
+            | LoadKind::Busy
+            | LoadKind::Open
+            | LoadKind::Growing
+            | LoadKind::GrowingMessages
+            | LoadKind::GrowingResponses => Mode::Whole,
             LoadKind::Stream => Mode::Burst,
             LoadKind::Events => Mode::Paced,
             LoadKind::Flood => Mode::Endless,
@@ -51,11 +61,14 @@ impl PeerLoad {
             kind,
             size,
             mode,
+            light,
             bodies: bodies(size, mode, light),
-            next: AtomicUsize::new(0),
+            next: Arc::default(),
+            growing: parking_lot::Mutex::default(),
         }
     }
 
+    /// The body of a request that belongs to no growing conversation.
     fn body(&self) -> Bytes {
         let at = self.next.fetch_add(1, Ordering::Relaxed);
         self.bodies[at % self.bodies.len()].clone()
@@ -66,14 +79,19 @@ impl PeerLoad {
     /// # Errors
     /// If the peer refuses, or does not do what it stands for.
     pub(crate) async fn warm_up(&self, peer: &Peer) -> io::Result<()> {
-        let mut client = LoadClient::new(peer.door.clone());
+        let mut client = LoadClient::new(peer.door.clone(), self.kind.format());
         if matches!(self.mode, Mode::Endless | Mode::Held) {
             let event = timeout(BEGINNING, first_event(&mut client, self.body())).await;
             return event
                 .map_err(|_| io_failure("no event within 40 s"))?
                 .map(drop);
         }
-        let answer = client.ask(self.body(), self.mode).await?;
+        let mut growing = self.take_growing(peer.name);
+        let body = growing.as_mut().map(GrowingConversation::next_body);
+        let body = body.unwrap_or_else(|| self.body());
+        let answer = client.ask(body, self.mode).await?;
+        let mut left = self.growing.lock();
+        left.entry(peer.name).or_default().extend(growing);
         peer.check_actions(&answer.headers)
     }
 
@@ -86,13 +104,16 @@ impl PeerLoad {
     ) -> io::Result<FigureSample> {
         match self.kind {
             LoadKind::Latency => {
-                let (answers, _) = self.measure_closed_loop(&peer.door, 1, length).await?;
+                let (answers, _) = self.measure_closed_loop(peer, 1, length).await?;
                 Ok(times(&answers, Figure::Median, Figure::Late))
             }
-            LoadKind::Busy => self.measure_throughput(peer, length).await,
+            LoadKind::Busy
+            | LoadKind::Growing
+            | LoadKind::GrowingMessages
+            | LoadKind::GrowingResponses => self.measure_throughput(peer, length).await,
             LoadKind::Open => self.measure_open_loop(peer, length, rate).await,
             LoadKind::Stream => {
-                let (answers, _) = self.measure_closed_loop(&peer.door, 1, length).await?;
+                let (answers, _) = self.measure_closed_loop(peer, 1, length).await?;
                 let first = answers.iter().map(|it| it.first.as_secs_f64());
                 let whole = answers.iter().map(|it| it.whole.as_secs_f64());
                 Ok(FigureSample::from([
@@ -101,7 +122,7 @@ impl PeerLoad {
                 ]))
             }
             LoadKind::Events => {
-                let (answers, _) = self.measure_closed_loop(&peer.door, 4, length).await?;
+                let (answers, _) = self.measure_closed_loop(peer, 4, length).await?;
                 let events = || answers.iter().flat_map(|it| &it.events);
                 let events = || events().map(Duration::as_secs_f64);
                 Ok(FigureSample::from([
@@ -114,22 +135,42 @@ impl PeerLoad {
         }
     }
 
+    /// A conversation for a connection, which goes on with it where an earlier one has left it.
+    fn take_growing(&self, peer: &'static str) -> Option<GrowingConversation> {
+        if !self.kind.grows() {
+            return None;
+        }
+        let left = self.growing.lock().entry(peer).or_default().pop();
+        let numbers = Arc::clone(&self.next);
+        let number = move || numbers.fetch_add(1, Ordering::Relaxed);
+        let begin = || GrowingConversation::new(self.kind.format(), self.size, self.light, number);
+        Some(left.unwrap_or_else(begin))
+    }
+
     /// Clients that send the next request after each answer, and the total time.
     async fn measure_closed_loop(
         self: &Arc<Self>,
-        door: &PeerAddress,
+        peer: &Peer,
         connections: usize,
         length: Duration,
     ) -> io::Result<(Vec<TimedAnswer>, Duration)> {
+        let mut growing: Vec<_> = (0..connections)
+            .map(|_| self.take_growing(peer.name))
+            .collect();
         let begun = Instant::now();
         let mut clients = JoinSet::new();
-        for _ in 0..connections {
-            let (load, door) = (Arc::clone(self), door.clone());
+        for mut conversation in growing.drain(..) {
+            let (load, door, peer) = (Arc::clone(self), peer.door.clone(), peer.name);
             clients.spawn(async move {
-                let (mut client, mut answers) = (LoadClient::new(door), Vec::new());
+                let mut client = LoadClient::new(door, load.kind.format());
+                let mut answers = Vec::new();
                 while begun.elapsed() < length {
-                    answers.push(client.ask(load.body(), load.mode).await?);
+                    let growing = conversation.as_mut();
+                    let body = growing.map_or_else(|| load.body(), GrowingConversation::next_body);
+                    answers.push(client.ask(body, load.mode).await?);
                 }
+                let mut growing = load.growing.lock();
+                growing.entry(peer).or_default().extend(conversation);
                 io::Result::Ok(answers)
             });
         }
@@ -151,9 +192,7 @@ impl PeerLoad {
             Speed::Slow => 4,
         };
         let before = peer.cpu();
-        let (answers, took) = self
-            .measure_closed_loop(&peer.door, connections, length)
-            .await?;
+        let (answers, took) = self.measure_closed_loop(peer, connections, length).await?;
         let cpu = peer.cpu() - before;
         Ok(FigureSample::from([
             (Figure::Rate, answers.len() as f64 / took.as_secs_f64()),
@@ -175,7 +214,8 @@ impl PeerLoad {
             let (load, door) = (Arc::clone(self), peer.door.clone());
             let receiver = Arc::clone(&receiver);
             clients.spawn(async move {
-                let (mut client, mut times) = (LoadClient::new(door), Vec::new());
+                let (mut client, mut times) =
+                    (LoadClient::new(door, load.kind.format()), Vec::new());
                 loop {
                     // Locked in its own statement, or the lock would be held until the answer.
                     let due = receiver.lock().await.recv().await;
@@ -227,7 +267,7 @@ impl PeerLoad {
             let (load, door, slots) = (Arc::clone(self), door.clone(), Arc::clone(&slots));
             opening.spawn(async move {
                 let _slot = slots.acquire().await.map_err(io::Error::other)?;
-                let mut client = LoadClient::new(door);
+                let mut client = LoadClient::new(door, load.kind.format());
                 let body = first_event(&mut client, load.body()).await?;
                 io::Result::Ok((client, body))
             });

@@ -16,6 +16,7 @@
 mod bodies;
 mod client;
 mod figures;
+mod growing;
 mod load;
 mod page;
 mod peers;

@@ -19,6 +19,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
+use plimsoll::conversation::Format;
 use tokio::{
     net::{TcpListener, TcpSocket},
     task::JoinSet,
@@ -73,13 +74,15 @@ async fn serve(listener: TcpListener) {
 }
 
 async fn answer(request: Request<Incoming>) -> Result<Response<MockBody>, Infallible> {
+    let path = request.uri().path().strip_prefix("/v1").unwrap_or_default();
+    let format = Format::from_path(path).unwrap_or_default();
     let Some((mode, bytes)) = read(request.into_body()).await else {
         let mut answer = Response::new(Full::default().boxed_unsync());
         *answer.status_mut() = http::StatusCode::BAD_REQUEST;
         return Ok(answer);
     };
     let (kind, body) = match mode {
-        Mode::Whole => ("application/json", whole_answer(bytes)),
+        Mode::Whole => ("application/json", whole_answer(format, bytes)),
         Mode::Burst => ("text/event-stream", burst_stream(bytes)),
         Mode::Paced => ("text/event-stream", paced_stream(PACE, EVENTS, bytes)),
         Mode::Endless => ("text/event-stream", paced_stream(PACE, usize::MAX, bytes)),
@@ -119,13 +122,27 @@ fn find_mode(text: &[u8]) -> Option<Mode> {
     MODES.into_iter().find(|it| it.name().as_bytes() == mode)
 }
 
-fn whole_answer(bytes: usize) -> MockBody {
-    let answer = format!(
+fn whole_answer(format: Format, bytes: usize) -> MockBody {
+    let prompt = bytes / 4;
+    let answer = match format {
+        Format::Messages => format!(
+            r#"{{"id":"c","type":"message","role":"assistant","model":"m","content":[{{"type":"text","text":"Aye."}}],"stop_reason":"end_turn","stop_sequence":null,"usage":{{"input_tokens":{prompt},"output_tokens":{EVENTS}}}}}"#
+        ),
+        Format::Responses => format!(
+            r#"{{"id":"c","object":"response","created_at":1,"status":"completed","model":"m","output":[{{"type":"message","id":"a","status":"completed","role":"assistant","content":[{{"type":"output_text","text":"Aye.","annotations":[]}}]}}],"usage":{{"input_tokens":{prompt},"output_tokens":{EVENTS},"total_tokens":{}}}}}"#,
+            prompt + EVENTS
+        ),
+        _ => whole_chat_answer(bytes),
+    };
+    Full::from(answer).boxed_unsync()
+}
+
+fn whole_chat_answer(bytes: usize) -> String {
+    format!(
         "{{\"id\":\"c\",\"object\":\"chat.completion\",\"created\":1,\"model\":\"m\",\"choices\":[{{\"index\":0,\
          \"message\":{{\"role\":\"assistant\",\"content\":\"Aye.\"}},\"finish_reason\":\"stop\"}}],{}}}",
         usage(bytes)
-    );
-    Full::from(answer).boxed_unsync()
+    )
 }
 
 /// An event with the current time.

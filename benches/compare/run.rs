@@ -85,11 +85,21 @@ fn plan(options: &Options) -> Vec<(LoadKind, BodySize)> {
     for size in sizes {
         let kinds = match size.name {
             "250k" => [LoadKind::Busy].as_slice(),
+            "100k" | "1m" => &[
+                LoadKind::Latency,
+                LoadKind::Busy,
+                LoadKind::Open,
+                LoadKind::Stream,
+                LoadKind::Growing,
+                LoadKind::GrowingMessages,
+                LoadKind::GrowingResponses,
+            ],
             _ => &[
                 LoadKind::Latency,
                 LoadKind::Busy,
                 LoadKind::Open,
                 LoadKind::Stream,
+                LoadKind::Growing,
             ],
         };
         plan.extend(kinds.iter().filter(|it| wants(**it)).map(|it| (*it, size)));
@@ -108,7 +118,10 @@ fn plan(options: &Options) -> Vec<(LoadKind, BodySize)> {
 const fn turn_length(kind: LoadKind) -> Duration {
     Duration::from_millis(match kind {
         LoadKind::Latency => 300,
-        LoadKind::Busy => 800,
+        LoadKind::Busy
+        | LoadKind::Growing
+        | LoadKind::GrowingMessages
+        | LoadKind::GrowingResponses => 800,
         LoadKind::Open | LoadKind::Events => 500,
         LoadKind::Stream => 250,
         LoadKind::Flood => 1_000,
@@ -175,7 +188,9 @@ impl LoadRounds {
 /// Whether there is anything to measure: no proxy has neither processor time nor memory.
 fn stands_for(peer: &Peer, load: &PeerLoad) -> bool {
     let proxy = peer.name != DIRECT || !matches!(load.kind, LoadKind::Flood | LoadKind::Memory);
-    proxy && peer.can_take(load.size)
+    // The slow peers read one format each, and need no second figure.
+    let is_apt = !load.kind.grows() || peer.speed == Speed::Fast;
+    proxy && is_apt && peer.can_take(load.size)
 }
 
 /// The rate of the open loop: half of what the slowest fast peer reached in the closed loop, so

@@ -26,6 +26,13 @@ pub(crate) fn tables(found: &RunResults) -> String {
             out += &requests(found, size.name);
         }
     }
+    if GROWING
+        .iter()
+        .any(|(kind, size, _)| measured(found, &[*kind], size))
+    {
+        let _ = writeln!(out, "\n**Conversations that grow: CPU each**\n");
+        out += &growing(found);
+    }
     if measured(found, &[LoadKind::Events, LoadKind::Flood], SIZES[0].name) {
         let _ = writeln!(out, "\n**Streamed events**\n");
         out += &events(found);
@@ -102,6 +109,35 @@ fn requests(found: &RunResults, size: &'static str) -> String {
                 format!("{}/s", count(it))
             }),
         ]);
+    }
+    laid_out(&rows)
+}
+
+/// The columns of the table of growing conversations.
+const GROWING: [(LoadKind, &str, &str); 8] = [
+    (LoadKind::Growing, "1k", "1 KB"),
+    (LoadKind::Growing, "100k", "100 KB"),
+    (LoadKind::Growing, "1m", "1 MB"),
+    (LoadKind::Growing, "4m", "4 MB"),
+    (LoadKind::GrowingMessages, "100k", "Messages, 100 KB"),
+    (LoadKind::GrowingMessages, "1m", "1 MB"),
+    (LoadKind::GrowingResponses, "100k", "Responses, 100 KB"),
+    (LoadKind::GrowingResponses, "1m", "1 MB"),
+];
+
+fn growing(found: &RunResults) -> String {
+    let titles = GROWING.map(|(_, _, title)| title.to_owned());
+    let mut rows = vec![[vec![String::new()], titles.to_vec()].concat()];
+    let fast = found.peers.iter().map(|(name, _)| *name);
+    let has_any = |name: &&'static str| {
+        let mut cases = GROWING.iter();
+        *name != DIRECT
+            && cases.any(|(kind, size, _)| found.figures.rounds((name, *kind, size)) > 0)
+    };
+    for name in fast.filter(has_any) {
+        let cells = GROWING
+            .map(|(kind, size, _)| compared(&found.figures, (name, kind, size), Figure::Cpu, time));
+        rows.push([vec![name.to_owned()], cells.to_vec()].concat());
     }
     laid_out(&rows)
 }

@@ -18,6 +18,7 @@ use std::{
     time::Duration,
 };
 
+use ::plimsoll::conversation::Format;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::{
@@ -158,7 +159,7 @@ impl Peer {
                     tokio::time::sleep(SETTLES).await;
                     self.fresh = self.memory();
                 }
-                let mut client = LoadClient::new(door.clone());
+                let mut client = LoadClient::new(door.clone(), Format::Chat);
                 match client.ask(body.clone(), mode).await {
                     Ok(_) => return self.process().map_or(Ok(()), PeerProcess::check_core),
                     Err(why) => last = why,
