@@ -5,7 +5,8 @@ use bytes::Bytes;
 
 use super::{
     InheritedSession, Lineage, SessionError, SessionState, Sessions,
-    edited_history::{EditedHistory, compare_history, sketch_request},
+    edited_history::{EditedHistory, compare_history},
+    history_sketch::sketch_request,
 };
 use crate::{
     conversation::Conversation,
@@ -21,8 +22,8 @@ struct Ancestor {
     state: SessionState,
     /// Messages before its answer in this conversation.
     answer_at: u32,
-    /// The item of its answer, if all messages before it are the state's.
-    unchanged: Option<usize>,
+    /// The item of its answer, if all messages before that are the state's.
+    answer_item: Option<usize>,
     commands: Bytes,
 }
 
@@ -59,8 +60,8 @@ impl Sessions {
             return Ok(());
         }
         let commands = self.decode_commands(tenant, state.session, &found.commands)?;
-        let known = found.unchanged.map(|answer| (&state.sketch, answer));
-        inherited.sketch = Some(sketch_request(conversation, known));
+        let known = found.answer_item.map(|answer| (&state.sketch, answer));
+        inherited.sketch = lineage.stores.then(|| sketch_request(conversation, known));
         let (generations, made) = (state.generations, state.compaction.made);
         let before = &commands.outcomes;
         let before = before
@@ -94,7 +95,7 @@ impl Sessions {
     fn read_found(&self, found: FoundState, lineage: &Lineage) -> Result<Ancestor, SessionError> {
         Ok(Ancestor {
             answer_at: lineage.answer_at(found.at).ok_or(StoreError::Damaged)?,
-            unchanged: lineage.find_unchanged(found.at),
+            answer_item: lineage.find_answer_item(found.at),
             state: self.decode_state(&lineage.tenant, &found.state)?,
             commands: found.commands,
         })
@@ -130,7 +131,7 @@ impl Sessions {
                     Ancestor {
                         state,
                         answer_at,
-                        unchanged: None,
+                        answer_item: None,
                         commands,
                     },
                     history,

@@ -2,8 +2,8 @@
 //!
 //! Clients replace old results by placeholders, set reminders beside the newest message, tell the time in their first
 //! message, and spell the arguments of old calls anew. Then no key of the digest chain fits, and the state is looked for by
-//! its answer. Other conversations may have that answer too. So the state keeps a [`HistorySketch`] of its conversation, and
-//! is continued only where all of this holds:
+//! its answer. Other conversations may have that answer too. So the state keeps a sketch of its conversation
+//! ([`crate::session::history_sketch`]), and is continued only where all of this holds:
 //!
 //! - The request holds the state's answer, with its text, call ids, names and arguments.
 //! - It has at least 64 characters (`LONG_ANSWER`), or another answer of the state, with other words, stands before it.
@@ -17,282 +17,20 @@
 //!
 //! Of several sessions with that answer, none is found: a loose key is ambiguous then ([`crate::store::LooseKeys`]).
 
-use std::ops::Range;
-
-use serde::{Deserialize, Serialize};
-use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
-
 use crate::{
-    conversation::{Arguments, Author, BlockKind, Content, Conversation, Item, PlaceMap, texts},
-    json::text,
-    session::{SessionState, hint::TrustedIds},
+    conversation::{Conversation, PlaceMap},
+    session::{
+        SessionState,
+        hint::TrustedIds,
+        history_sketch::{
+            Element, Kind, count_messages, digest_answer, digest_older, is_long_answer,
+            list_elements,
+        },
+    },
 };
 
-/// Characters of an answer that no other conversation has by chance.
-const LONG_ANSWER: usize = 64;
-/// Elements that a state keeps of its conversation, the newest ones. With the loose keys they take 128 bytes at most; a
-/// session keeps eight states or more.
-const MAX_ELEMENTS: usize = 32;
-/// Elements of a request that are compared with them.
+/// Elements of a request that are compared with those of a state.
 const MAX_COMPARED: usize = 64;
-/// Of longer messages of the user, what the client adds is not told from the words.
-const MAX_WORDS_BYTES: usize = 16 << 10;
-const NO_WORDS: u128 = 0;
-/// Arguments of more bytes are digested as spelled.
-const MAX_ARGUMENTS: usize = 1 << 10;
-
-/// What a state remembers of its conversation.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HistorySketch {
-    /// Of the request, without system messages, the newest ones; oldest first.
-    pub(super) elements: Vec<Element>,
-    /// The digest of the answers and the user's messages before them, the first message apart.
-    pub(super) older: u32,
-    /// The digest of the answer's calls; 0 without calls.
-    pub answer_calls: u32,
-    /// The messages that the session began with.
-    pub(super) began: u32,
-    pub(super) trusted: TrustedIds,
-}
-
-/// A message, or a run of results. The upper 2 bits of 16 tell which; the others are of its digest, and of a run 5 bits are
-/// the number of results.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Element([u8; 2]);
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Results,
-    Other,
-    Answer,
-    LongAnswer,
-}
-
-impl Element {
-    const MAX_RUN: u16 = 31;
-
-    fn new(kind: Kind, digest: u16) -> Self {
-        Self(((kind as u16) << 14 | digest & 0x3FFF).to_be_bytes())
-    }
-
-    const fn bits(self) -> u16 {
-        u16::from_be_bytes(self.0)
-    }
-
-    const fn kind(self) -> Kind {
-        match self.bits() >> 14 {
-            0 => Kind::Results,
-            1 => Kind::Other,
-            2 => Kind::Answer,
-            _ => Kind::LongAnswer,
-        }
-    }
-
-    const fn is_answer(self) -> bool {
-        matches!(self.kind(), Kind::Answer | Kind::LongAnswer)
-    }
-
-    /// How many messages it stands for.
-    const fn messages(self) -> u32 {
-        match self.kind() {
-            Kind::Results => (self.bits() >> 9) as u32,
-            _ => 1,
-        }
-    }
-
-    /// Whether the user's words of a message became other ones.
-    fn has_other_words(self, now: Self) -> bool {
-        let words = [self, now].map(|it| (it.kind() == Kind::Other).then_some(it.bits() & 0x3FFF));
-        matches!(words, [Some(was), Some(now)] if was != now && was != 0 && now != 0)
-    }
-
-    /// How much it tells of a conversation.
-    const fn weight(self) -> u32 {
-        match self.kind() {
-            Kind::Results => 0,
-            Kind::Answer => 1,
-            Kind::Other | Kind::LongAnswer => 2,
-        }
-    }
-
-    /// How well two elements fit; `None` if one cannot have become the other.
-    fn fit(self, now: Self) -> Option<u32> {
-        let is_run = self.kind() == Kind::Results && self.messages() == now.messages();
-        match self == now {
-            true => Some(8),
-            false if self.is_answer() != now.is_answer() => None,
-            false if self.is_answer() || self.kind() == now.kind() => {
-                Some(1 + 2 * u32::from(is_run))
-            }
-            false => None,
-        }
-    }
-}
-
-/// Whether an answer is so long that no other conversation has it by chance.
-pub(super) fn is_long_answer(conversation: &Conversation, answer: &Item) -> bool {
-    // A character takes 12 bytes at most.
-    let count = |raw: &[u8]| match raw.len() < 12 * LONG_ANSWER {
-        true => text::count_chars(raw).unwrap_or(0),
-        false => LONG_ANSWER,
-    };
-    let blocks = conversation.blocks_of(answer).iter();
-    let texts = blocks.filter_map(|block| match block.kind {
-        BlockKind::Text(text) => Some(text),
-        _ => None,
-    });
-    let texts = texts.chain(match answer.content {
-        Content::Text(text) => Some(text),
-        _ => None,
-    });
-    let calls = conversation.calls_of(answer).iter();
-    let calls = calls.flat_map(|call| {
-        let name = call.name.map(|name| conversation.raw_bytes(name));
-        let arguments = call.arguments.map(|arguments| match arguments {
-            Arguments::Text(text) => conversation.raw_bytes(text),
-            Arguments::Json(span) => conversation.span_bytes(span),
-        });
-        [name, arguments].into_iter().flatten()
-    });
-    let raw = texts.map(|text| conversation.raw_bytes(text)).chain(calls);
-    raw.map(count).sum::<usize>() >= LONG_ANSWER
-}
-
-/// The digest of an answer whose calls may be spelled anew.
-fn digest_answer(conversation: &Conversation, answer: &Item) -> u128 {
-    let calls = conversation.calls_of(answer).iter();
-    let bytes = calls.map(|call| call.span.len()).sum::<usize>();
-    match bytes > MAX_ARGUMENTS {
-        true => answer.digest,
-        false => {
-            let calls = u128::from(conversation.digest_calls(answer));
-            xxh3_128(&[answer.short_digest.to_le_bytes(), calls.to_le_bytes()].concat())
-        }
-    }
-}
-
-/// The digest of what the user says in a message, blanks apart, or of all of a long one; [`NO_WORDS`] for nothing.
-fn digest_words(conversation: &Conversation, item: &Item) -> u128 {
-    if item.span.len() > MAX_WORDS_BYTES {
-        return item.digest;
-    }
-    let words = conversation.user_words(item).flat_map(texts::decode_chars);
-    let words: String = words.filter(|it| !it.is_whitespace()).collect();
-    match words.is_empty() {
-        true => NO_WORDS,
-        false => xxh3_128(words.as_bytes()),
-    }
-}
-
-/// The newest elements of these items, oldest first.
-fn list_elements(conversation: &Conversation, items: &[Item], most: usize) -> Vec<Element> {
-    let mut elements = Vec::with_capacity(most);
-    let (mut run, mut digest) = (0, 0);
-    let end_run = |elements: &mut Vec<_>, run: &mut u16, digest: &mut u64| {
-        if *run > 0 {
-            let bits = *run << 9 | *digest as u16 & 0x1FF;
-            elements.push(Element::new(Kind::Results, bits));
-        }
-        (*run, *digest) = (0, 0);
-    };
-    for item in items.iter().rev().filter(|item| !item.author.is_system()) {
-        if !item.author.is_tool() || run == Element::MAX_RUN {
-            end_run(&mut elements, &mut run, &mut digest);
-        }
-        if elements.len() >= most {
-            break;
-        }
-        let (kind, whole) = match item.author {
-            Author::Tool => {
-                run += 1;
-                let mixed = [digest.to_le_bytes(), (item.digest as u64).to_le_bytes()];
-                digest = xxh3_64(&mixed.concat());
-                continue;
-            }
-            Author::Model if is_long_answer(conversation, item) => {
-                (Kind::LongAnswer, digest_answer(conversation, item))
-            }
-            Author::Model => (Kind::Answer, digest_answer(conversation, item)),
-            _ => (Kind::Other, digest_words(conversation, item)),
-        };
-        elements.push(Element::new(kind, whole as u16));
-    }
-    end_run(&mut elements, &mut run, &mut digest);
-    elements.truncate(most);
-    elements.reverse();
-    elements
-}
-
-/// The elements of a request that its state keeps, and the digest of what stands before them.
-pub(super) type RequestSketch = (Vec<Element>, u32);
-
-/// Sketches a request. `known`: the sketch of a state, and the item of its answer, where all messages before that are those of
-/// the state. Then only the others are read.
-pub(super) fn sketch_request(
-    conversation: &Conversation,
-    known: Option<(&HistorySketch, usize)>,
-) -> RequestSketch {
-    let continued = known.and_then(|(sketch, answer)| extend_sketch(conversation, sketch, answer));
-    continued.unwrap_or_else(|| {
-        let elements = list_elements(conversation, &conversation.items, MAX_ELEMENTS);
-        let before = count_items(&conversation.items) - count_messages(&elements);
-        let older = digest_older(conversation, 0..before, 0);
-        (elements, older)
-    })
-}
-
-/// `None` if the sketch is not that of the items before the answer, or nothing of it would stay.
-fn extend_sketch(
-    conversation: &Conversation,
-    sketch: &HistorySketch,
-    answer: usize,
-) -> Option<RequestSketch> {
-    let (before, added) = conversation.items.split_at_checked(answer)?;
-    let added = list_elements(conversation, added, MAX_ELEMENTS);
-    let first = count_items(before).checked_sub(count_messages(&sketch.elements))?;
-    let is_whole = first == 0 || sketch.elements.len() == MAX_ELEMENTS;
-    if !is_whole || added.len() == MAX_ELEMENTS {
-        return None;
-    }
-    let mut elements = [&sketch.elements[..], &added].concat();
-    let too_many = elements.len().saturating_sub(MAX_ELEMENTS);
-    let gone: Vec<_> = elements.drain(..too_many).collect();
-    let older = first..first + count_messages(&gone);
-    let older = digest_older(conversation, older, sketch.older);
-    Some((elements, older))
-}
-
-/// Messages of the system do not count.
-fn count_items(items: &[Item]) -> u32 {
-    let messages = items.iter().filter(|item| !item.author.is_system());
-    messages.count() as u32
-}
-
-fn count_messages(elements: &[Element]) -> u32 {
-    elements.iter().map(|it| it.messages()).sum()
-}
-
-/// Adds the answers and the user's messages among the messages of a range to the digest of those `before`, the first message
-/// apart. A client may clear results.
-fn digest_older(conversation: &Conversation, range: Range<u32>, before: u32) -> u32 {
-    let items = conversation.items.iter();
-    let older = items.filter(|item| !item.author.is_system());
-    let older = older.take(range.end as usize);
-    let older = older.skip(range.start.max(1) as usize);
-    let digests = older.filter_map(|item| match item.author {
-        Author::Model => Some(item.short_digest),
-        Author::User => {
-            let words = digest_words(conversation, item);
-            (words != NO_WORDS).then_some(words)
-        }
-        _ => None,
-    });
-    digests.fold(before, |before, digest| {
-        let mut mixed = digest.to_le_bytes().to_vec();
-        mixed.extend(u32::to_le_bytes(before));
-        xxh3_64(&mixed) as u32
-    })
-}
 
 /// How a conversation continues a state although its history was edited.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -406,49 +144,10 @@ fn align_elements(was: &[Element], now: &[Element]) -> Vec<(usize, usize)> {
 
 #[cfg(test)]
 mod tests {
-    use proptest::{collection::vec, prelude::*, sample::Index};
-    use serde_json::json;
-
     use super::*;
-    use crate::conversation::Format;
 
     const fn element(kind: Kind, digest: u16) -> Element {
         Element(((kind as u16) << 14 | digest).to_be_bytes())
-    }
-
-    /// A conversation of these roles: each message has other words than those before it.
-    fn conversation(roles: &[u8]) -> Conversation {
-        let message = |(at, role): (usize, &u8)| {
-            let text = format!("{at} is said at length, {}", "and on ".repeat(at % 13));
-            match role {
-                0 => json!({"role": "system", "content": text}),
-                1 => json!({"role": "user", "content": text}),
-                2 => json!({"role": "assistant", "content": text}),
-                _ => json!({"role": "tool", "tool_call_id": format!("call_{at}"), "content": text}),
-            }
-        };
-        let messages: Vec<_> = roles.iter().enumerate().map(message).collect();
-        let body = json!({"model": "m", "messages": messages}).to_string();
-        Format::Chat.index_body(body.into()).unwrap()
-    }
-
-    proptest! {
-        #[test]
-        fn a_sketch_that_goes_on_is_that_of_the_whole_conversation(
-            roles in vec(prop_oneof![1 => Just(0_u8), 3 => Just(1), 3 => Just(2), 8 => Just(3)], 1..160),
-            cut in any::<Index>(),
-        ) {
-            let mut before = roles.clone();
-            before.truncate(cut.index(roles.len()));
-            let mut all = before.clone();
-            all.push(2);
-            all.extend(&roles[before.len()..]);
-            let (elements, older) = sketch_request(&conversation(&before), None);
-            let known = HistorySketch { elements, older, ..HistorySketch::default() };
-            let all = conversation(&all);
-            let answer = Some((&known, before.len()));
-            prop_assert_eq!(sketch_request(&all, answer), sketch_request(&all, None));
-        }
     }
 
     #[test]

@@ -82,8 +82,8 @@ pub struct Lineage {
 struct ProbedAnswer {
     /// Messages before it, without system messages.
     at: u32,
-    /// Its index among the items, if the key is of all messages before it.
-    whole_before: Option<usize>,
+    /// The index of its item, if the key covers all messages before it: then the state's sketch can go on.
+    answer_item: Option<usize>,
 }
 
 /// An answer that is looked for by loose keys.
@@ -144,7 +144,7 @@ impl Lineage {
             (opening, probes) = (LOOSE_OPENING, vec![key]);
             answers = vec![ProbedAnswer {
                 at: 0,
-                whole_before: None,
+                answer_item: None,
             }];
             boundaries.clear();
         }
@@ -180,8 +180,8 @@ impl Lineage {
     }
 
     /// The item of a probe's answer, if all messages before it are those of the request that it answered.
-    pub(super) fn find_unchanged(&self, probe: usize) -> Option<usize> {
-        self.answers.get(probe)?.whole_before
+    pub(super) fn find_answer_item(&self, probe: usize) -> Option<usize> {
+        self.answers.get(probe)?.answer_item
     }
 
     /// Keys of the new state; `None` if nothing is stored, as for auxiliary requests and those with system messages only.
@@ -267,7 +267,7 @@ fn collect_probes(boundaries: &[AnswerBoundary]) -> (Vec<StateKey>, Vec<ProbedAn
     let newest = boundaries.iter().rev().take(MAX_BOUNDARIES);
     let probes = newest.flat_map(|boundary| {
         let (at, before, answer) = (boundary.at, boundary.before, boundary.answer);
-        let probe = |key, whole_before| (key, ProbedAnswer { at, whole_before });
+        let probe = |key, answer_item| (key, ProbedAnswer { at, answer_item });
         let all = Some(boundary.item);
         let others = (!boundary.in_row).then(|| {
             let gap = boundary.settled.map(|settled| gap_key(settled, answer));

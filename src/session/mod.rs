@@ -30,6 +30,7 @@ mod ancestor;
 pub mod edited_history;
 pub mod hint;
 pub mod history;
+pub mod history_sketch;
 mod id_generator;
 pub mod installation_secret;
 pub mod lineage;
@@ -43,9 +44,9 @@ pub mod state_cipher;
 pub mod tenant;
 pub mod token_ratios;
 
-use edited_history::{HistorySketch, RequestSketch, sketch_request};
 pub use hint::SessionHint;
 use hint::TrustedIds;
+use history_sketch::{HistorySketch, RequestSketch, sketch_request};
 use id_generator::IdGenerator;
 pub use lineage::Lineage;
 pub use reasoning_by_session::ReasoningMemory;
@@ -139,7 +140,7 @@ impl InheritedSession {
         state.generations = state.generations.saturating_add(1);
         state.messages = self.lineage.messages;
         state.format = self.lineage.format;
-        let (elements, older) = self.sketch.clone().unwrap_or_default();
+        let RequestSketch { elements, older } = self.sketch.clone().unwrap_or_default();
         state.sketch = HistorySketch {
             elements,
             older,

@@ -18,7 +18,7 @@ use crate::{
     },
     health::{Health, HealthLevel, silent_truncation::UsageSample},
     recovery,
-    session::{ReasoningMemory, edited_history::HistorySketch, history::History},
+    session::{ReasoningMemory, history::History, history_sketch::HistorySketch},
     store::SessionId,
 };
 
