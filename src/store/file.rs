@@ -140,7 +140,7 @@ impl FileStore {
     ) -> Result<T, StoreError> {
         if self.readers.uses_wait.load(Relaxed) {
             let write = |batch: &mut Batch<'_>| batch.write_uses().map(|()| Ok(true));
-            // Without it, what is read is a minute old.
+            // If that fails, the times are up to a minute old.
             let _ = self.run_write(write).await;
         }
         self.run_read(read).await

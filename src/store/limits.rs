@@ -7,7 +7,7 @@ use crate::{config::StoreConfig, unix_time::unix_seconds_now};
 /// Seconds since 1970; tests set their own.
 pub(super) type UnixClock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// A use of a session counts as none after this part of its maximal age, so that uses seldom write.
+/// A find counts as a use only where the last use is older than this part of the maximal age, so that finds seldom write.
 pub(super) const YOUNG_SHARE: u64 = 64;
 
 /// Most seconds by which the use of a session that the file has may be older than its last use.

@@ -39,7 +39,7 @@ impl Totals {
 /// somebody looks at it, or the next one that does not wait. A killed process loses it, and no state.
 pub(super) type UnwrittenUses = HashMap<i64, i64>;
 
-/// Most of them.
+/// From so many on, they are written; a group of jobs may add some.
 pub(super) const MAX_UNWRITTEN: usize = 512;
 
 /// The outer error fails the whole transaction, the inner one this write alone. `false` if there is no such session.
@@ -74,8 +74,9 @@ pub(super) struct Batch<'f> {
     file: Transaction<'f>,
     pub(super) totals: Totals,
     pub(super) changes: BatchChanges,
-    /// Of earlier transactions, and of this one.
+    /// Uses that wait: of earlier transactions.
     earlier_uses: &'f UnwrittenUses,
+    /// The same of this one.
     uses: UnwrittenUses,
     has_written_uses: bool,
     /// Seconds after a written use in which others may wait.
@@ -125,7 +126,7 @@ impl<'f> Batch<'f> {
         })
     }
 
-    /// Notes the use of a session by a save. `written`: the use of it that the file has.
+    /// Notes the use of a session by a save, and returns its stamp. `written`: the use of it that the file has.
     pub(super) fn note_use(&mut self, session: i64, written: i64) -> Result<i64> {
         let used = self.next_use();
         let behind_s = stamp_second(used).saturating_sub(stamp_second(written));
@@ -159,7 +160,7 @@ impl<'f> Batch<'f> {
     }
 }
 
-/// The stamps only grow: a find may have used the session later.
+/// The stamps only grow: a find may have used the session later, and an older use may wait behind a written one.
 fn write_use(file: &Connection, session: i64, used: i64) -> Result<()> {
     let sql =
         "UPDATE sessions SET saved_s = max(saved_s, ?2), used = max(used, ?3) WHERE number = ?1";

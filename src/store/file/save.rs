@@ -152,7 +152,7 @@ pub(super) fn touch_session(batch: &mut Batch<'_>, session: i64) -> WriteResult 
 /// Removes some sessions over the limits, least recently used first; returns whether there are more.
 pub(super) fn remove_over_limits(batch: &mut Batch<'_>, limits: &StoreLimits) -> Result<bool> {
     let horizon = stamp(batch.horizon);
-    let (begun, mut knows_uses) = (Instant::now(), false);
+    let (begun, mut has_written_uses) = (Instant::now(), false);
     while begun.elapsed() < STEP {
         let sql = "SELECT number, used FROM sessions ORDER BY used LIMIT 1";
         let oldest = query_first(batch, sql, [], |row| {
@@ -165,8 +165,10 @@ pub(super) fn remove_over_limits(batch: &mut Batch<'_>, limits: &StoreLimits) ->
         if used >= horizon && !is_over && used_bytes(batch)? <= limits.bytes as u64 {
             return Ok(false);
         }
-        if !std::mem::replace(&mut knows_uses, true) {
+        if !has_written_uses {
+            // A use that waits may make another session the oldest.
             batch.write_uses()?;
+            has_written_uses = true;
             continue;
         }
         // If an index names an absent session, nothing is removed, and this loop would not end.

@@ -48,6 +48,83 @@ async fn the_least_recently_used_session_is_evicted_first() {
     }
 }
 
+/// When the file says that its first session was last used.
+async fn stored_use(store: &FileStore) -> i64 {
+    let sql = "SELECT used FROM sessions ORDER BY number LIMIT 1";
+    let read = store.run_read(move |file| file.query_row(sql, [], |row| row.get(0)));
+    read.await.unwrap()
+}
+
+/// The sessions of a list, newest first.
+async fn list_ids(store: &FileStore) -> Vec<SessionId> {
+    let page = Page { skip: 0, take: 200 };
+    let rows = store.list_sessions(None, page).await.unwrap();
+    rows.into_iter().map(|row| row.session).collect()
+}
+
+#[tokio::test]
+async fn a_use_soon_after_another_waits_until_a_list_or_the_end_needs_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, now) = clocked(&LIMITS, &directory);
+    let one = tenant("a");
+    let save = async |number: u8, at| {
+        let saved = saved(one, session(number), at);
+        store.save_state(saved).await.unwrap();
+    };
+    save(1, 10).await;
+    save(2, 20).await;
+    let first = stored_use(&store).await;
+    save(1, 11).await;
+    assert_eq!(stored_use(&store).await, first);
+    assert_eq!(list_ids(&store).await, [session(1), session(2)]);
+    let second = stored_use(&store).await;
+    assert!(second > first);
+    now.fetch_add(60, Ordering::SeqCst);
+    save(1, 12).await;
+    let third = stored_use(&store).await;
+    assert!(third > second, "after a minute it is written at once");
+    save(1, 13).await;
+    assert_eq!(stored_use(&store).await, third);
+    store.close().await;
+    drop(store);
+    assert!(stored_use(&open(&directory)).await > third);
+}
+
+#[tokio::test]
+async fn a_use_that_waits_keeps_its_session_from_removal() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = StoreConfig {
+        max_sessions: 3,
+        ..LIMITS
+    };
+    let (store, _) = clocked(&config, &directory);
+    let one = tenant("a");
+    for (number, at) in [(1, 10), (2, 20), (3, 30), (1, 11), (4, 40)] {
+        store
+            .save_state(saved(one, session(number), at))
+            .await
+            .unwrap();
+    }
+    assert_eq!(wait_for_expiry(&store).await, 3);
+    assert_eq!(list_ids(&store).await, [4, 1, 3].map(session));
+}
+
+#[tokio::test]
+async fn uses_that_wait_are_bounded() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, _) = clocked(&LIMITS, &directory);
+    for round in 0..2 {
+        for number in 0..batch::MAX_UNWRITTEN {
+            let mut saved = saved(tenant("a"), session(0), 10 * number as u64 + round);
+            saved.session = SessionId::from_bytes((number as u128 + 1).to_be_bytes());
+            store.save_state(saved).await.unwrap();
+        }
+    }
+    // They are written before the next job.
+    tick(&store).await;
+    assert!(!store.readers.uses_wait.load(Relaxed));
+}
+
 #[tokio::test]
 async fn expired_sessions_are_not_found_and_are_removed() {
     let directory = tempfile::tempdir().unwrap();
