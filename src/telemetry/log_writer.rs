@@ -15,7 +15,7 @@ use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
 
 /// How long a line waits at most. A process that is killed loses those that wait.
-const FLUSH_EVERY: Duration = Duration::from_millis(20);
+pub(super) const FLUSH_EVERY: Duration = Duration::from_millis(20);
 
 /// Most bytes that wait, where nobody reads the log. A line is usually well under a kilobyte.
 const MOST_WAITING: usize = 16 << 20;
@@ -37,7 +37,7 @@ pub struct LogGuard(Arc<LogBuffer>);
 #[derive(Default)]
 struct LogBuffer {
     waiting: Mutex<WaitingLines>,
-    /// Lines came, an error is among them, or the log was closed or has ended.
+    /// Notified when lines come, when an error is among them, and when the log is closed or has ended.
     changed: Condvar,
 }
 
@@ -55,21 +55,25 @@ pub(super) struct LineWriter<'a> {
     is_error: bool,
 }
 
-/// Starts the thread, which writes to `out` until the guard is dropped.
+/// Starts the thread, which writes to `out` until the guard is dropped. A line waits for `flush_every` at most, and an error for
+/// nothing.
 ///
 /// # Errors
 /// There is no thread.
-pub(super) fn start_writer(out: impl Write + Send + 'static) -> io::Result<(LogWriter, LogGuard)> {
+pub(super) fn start_writer(
+    out: impl Write + Send + 'static,
+    flush_every: Duration,
+) -> io::Result<(LogWriter, LogGuard)> {
     let buffer = Arc::new(LogBuffer::default());
     let written = Arc::clone(&buffer);
     thread::Builder::new()
         .name("plimsoll-log".to_owned())
-        .spawn(move || written.write_until_closed(out))?;
+        .spawn(move || written.write_until_closed(out, flush_every))?;
     Ok((LogWriter(Arc::clone(&buffer)), LogGuard(buffer)))
 }
 
 impl LogBuffer {
-    fn write_until_closed(&self, mut out: impl Write) {
+    fn write_until_closed(&self, mut out: impl Write, flush_every: Duration) {
         let mut lines = Vec::new();
         loop {
             let mut waiting = self.waiting.lock();
@@ -77,7 +81,7 @@ impl LogBuffer {
                 .wait_while(&mut waiting, |it| it.bytes.is_empty() && !it.is_closed);
             let may_wait = |it: &mut WaitingLines| !it.has_error && !it.is_closed;
             self.changed
-                .wait_while_for(&mut waiting, may_wait, FLUSH_EVERY);
+                .wait_while_for(&mut waiting, may_wait, flush_every);
             if waiting.bytes.is_empty() {
                 waiting.has_ended = true;
                 self.changed.notify_all();
@@ -118,6 +122,7 @@ impl Write for LineWriter<'_> {
 impl<'a> MakeWriter<'a> for LogWriter {
     type Writer = LineWriter<'a>;
 
+    // Without metadata, no error is known.
     fn make_writer(&'a self) -> LineWriter<'a> {
         LineWriter {
             buffer: &self.0,
@@ -150,6 +155,8 @@ mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
 
     use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3_600);
 
     /// Passes each write on, as a reader that reads when it likes.
     struct SentWrites(Sender<Vec<u8>>);
@@ -189,10 +196,10 @@ mod tests {
     #[test]
     fn lines_are_written_whole_in_their_order_and_the_last_ones_at_the_end() {
         let (sender, writes) = channel();
-        let (log, guard) = start_writer(SentWrites(sender)).unwrap();
+        let (log, guard) = start_writer(SentWrites(sender), HOUR).unwrap();
         let lines: Vec<_> = (0..1_000).map(|at| format!("line {at}\n")).collect();
-        for (at, line) in lines.iter().enumerate() {
-            put_line(&log, line, at % 100 == 0);
+        for line in &lines {
+            put_line(&log, line, false);
         }
         drop(guard);
         assert_eq!(
@@ -202,9 +209,19 @@ mod tests {
     }
 
     #[test]
+    fn an_error_waits_for_nothing_and_takes_with_it_what_waits() {
+        let (sender, writes) = channel();
+        let (log, _guard) = start_writer(SentWrites(sender), HOUR).unwrap();
+        put_line(&log, "a line\n", false);
+        put_line(&log, "an error\n", true);
+        let written = writes.recv_timeout(Duration::from_secs(30)).unwrap();
+        assert_eq!(written, b"a line\nan error\n");
+    }
+
+    #[test]
     fn a_line_needs_nothing_to_follow_it() {
         let (sender, writes) = channel();
-        let (log, _guard) = start_writer(SentWrites(sender)).unwrap();
+        let (log, _guard) = start_writer(SentWrites(sender), FLUSH_EVERY).unwrap();
         for line in ["a\n", "b\n"] {
             put_line(&log, line, false);
             let written = writes.recv_timeout(Duration::from_secs(30));
@@ -215,7 +232,7 @@ mod tests {
     #[test]
     fn a_stalled_reader_blocks_nothing_and_lines_that_wait_are_bounded() {
         let (stall, stalled) = channel();
-        let (log, guard) = start_writer(StalledReader(stalled)).unwrap();
+        let (log, guard) = start_writer(StalledReader(stalled), FLUSH_EVERY).unwrap();
         let line = "x".repeat(1 << 20);
         for _ in 0..64 {
             put_line(&log, &line, false);

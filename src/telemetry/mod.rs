@@ -25,7 +25,7 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
-use self::log_writer::start_writer;
+use self::log_writer::{FLUSH_EVERY, start_writer};
 pub use self::{log_writer::LogGuard, operation::Operation};
 
 /// Environment variables with a log filter; the first one that is set counts.
@@ -45,7 +45,7 @@ static IS_ON_TERMINAL: AtomicBool = AtomicBool::new(false);
 /// # Errors
 /// There is no thread for it.
 pub fn start_logging() -> io::Result<LogGuard> {
-    let (writer, guard) = start_writer(io::stderr())?;
+    let (writer, guard) = start_writer(io::stderr(), FLUSH_EVERY)?;
     let wanted = VARIABLES.iter().find_map(|name| std::env::var(name).ok());
     let filter = wanted.map(|wanted| wanted.parse::<Targets>()).transpose();
     let info = || Targets::new().with_default(Level::INFO);
