@@ -48,7 +48,7 @@ pub enum SummaryAsk {
 /// Sends the requests of a job to the summary model.
 pub trait SummaryClient: Sync {
     /// Sends a request in the format of the conversation and waits for the head of its answer.
-    fn ask_for_summary(
+    fn send_summary_request(
         &self,
         trace: &Trace,
         body: Bytes,
@@ -237,7 +237,7 @@ impl<C: SummaryClient> SummaryJob<C> {
         let permit = provider.breaker.try_admit(Instant::now());
         let permit = permit.ok_or(JobError::CircuitOpen)?;
         cost.calls += 1;
-        let answer = match self.client.ask_for_summary(trace, body, ask).await {
+        let answer = match self.client.send_summary_request(trace, body, ask).await {
             Ok(answer) => answer,
             Err(error) => {
                 if matches!(error, UpstreamError::Unreachable { .. }) {

@@ -1,4 +1,5 @@
-//! What all HTTP clients of the proxy have in common.
+//! Outgoing proxies, certificates and TLS: of the clients for lists and the like (`begin_client_for`), and of the data path
+//! (`build_tls`).
 
 use std::{
     io,

@@ -264,7 +264,7 @@ impl Provider {
         outgoing: OutgoingRequest,
     ) -> Result<Response<Body>, UpstreamError> {
         match &self.transport {
-            Transport::Remote(client) => client.ask_server(&self.name, outgoing).await,
+            Transport::Remote(client) => client.send_with_resend(&self.name, outgoing).await,
             Transport::Simulated => simulate_answer(outgoing).await,
         }
     }

@@ -21,8 +21,8 @@ use reqwest::Url;
 pub use self::timeouts::IdleTimeoutBody;
 use self::{
     answer_body::AnswerBody,
-    connector::{ConnectError, Connector},
-    pool::{ConnectionPool, ConnectionUse, SendError, SendErrorCause},
+    connector::{ConnectError, ServerConnector},
+    pool::{ConnectionPool, ConnectionUse, FailureCause, UnansweredRequest},
     timeouts::{UploadProgress, watch_body},
 };
 use super::{OutgoingRequest, Payload, UpstreamError};
@@ -52,17 +52,17 @@ const SEGMENT_ENCODE_SET: &AsciiSet = &NON_ALPHANUMERIC
 
 /// What is sent but for its body; it can be sent again.
 #[derive(Clone)]
-struct RequestHead {
+struct ResendableHead {
     method: Method,
     address: Uri,
     headers: HeaderMap,
 }
 
 /// Why a request got no answer.
-enum ExchangeError {
+enum AttemptError {
     /// The first byte did not come in time.
     Stalled,
-    Failed(SendError),
+    Failed(UnansweredRequest),
 }
 
 impl UpstreamClient {
@@ -77,7 +77,8 @@ impl UpstreamClient {
         let is_proxied = route.as_ref().is_some_and(|route| route.proxy.is_some());
         let server = find_server(base_url)
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the base URL is none"))?;
-        let connector = Connector::new(server, route.as_ref(), outgoing, config.connect_timeout)?;
+        let connector =
+            ServerConnector::new(server, route.as_ref(), outgoing, config.connect_timeout)?;
         Ok(Self {
             base_url: base_url.to_owned(),
             config: config.clone(),
@@ -88,15 +89,14 @@ impl UpstreamClient {
 
     /// Sends a request and waits for the head of its answer. The provider may switch protocols only
     /// where the request has an `Upgrade` header.
-    pub(super) async fn ask_server(
+    pub(super) async fn send_with_resend(
         &self,
         provider: &str,
         outgoing: OutgoingRequest,
     ) -> Result<Response<Body>, UpstreamError> {
-        // The requests that have come together are planned before the first is written: then they are written together, and
-        // wake the peer once.
+        // Lets requests that came together be planned first, so that their writes come in one burst and wake the peer once.
         tokio::task::yield_now().await;
-        let head = RequestHead {
+        let head = ResendableHead {
             address: self.find_address(provider, &outgoing)?,
             method: outgoing.method,
             headers: outgoing.headers,
@@ -114,8 +114,10 @@ impl UpstreamClient {
             Payload::Whole(rope) => Some((head.clone(), Payload::Whole(rope.clone()))),
             Payload::Once(_) | Payload::Stream(_) => None,
         };
-        let mut sent = self.await_answer(head, outgoing.body, connection_use).await;
-        if let Err(ExchangeError::Failed(failed)) = &sent
+        let mut sent = self
+            .send_within_time(head, outgoing.body, connection_use)
+            .await;
+        if let Err(AttemptError::Failed(failed)) = &sent
             && failed.is_stale_connection()
             && let Some((head, body)) = again
         {
@@ -123,7 +125,9 @@ impl UpstreamClient {
                 provider,
                 "pooled connection was closed; retry on a fresh one"
             );
-            sent = self.await_answer(head, body, ConnectionUse::Fresh).await;
+            sent = self
+                .send_within_time(head, body, ConnectionUse::Fresh)
+                .await;
         }
         let mut answer = sent.map_err(|failed| self.explain_failure(provider, failed))?;
         if answer.status().is_informational() && !upgrades {
@@ -169,41 +173,41 @@ impl UpstreamClient {
     }
 
     /// Sends a request once, and waits for the head of its answer while its body goes on.
-    async fn await_answer(
+    async fn send_within_time(
         &self,
-        head: RequestHead,
+        head: ResendableHead,
         body: Payload,
         connection_use: ConnectionUse,
-    ) -> Result<Response<AnswerBody>, ExchangeError> {
+    ) -> Result<Response<AnswerBody>, AttemptError> {
         let progress = UploadProgress::new();
         let mut request = Request::new(watch_body(body, &progress));
         *request.method_mut() = head.method;
         *request.uri_mut() = head.address;
         *request.headers_mut() = head.headers;
         tokio::select! {
-            answer = self.pool.deliver(request, connection_use, &progress) => answer.map_err(ExchangeError::Failed),
-            () = progress.wait_for_stall(self.config.first_byte_timeout) => Err(ExchangeError::Stalled),
+            answer = self.pool.send_pooled(request, connection_use, &progress) => answer.map_err(AttemptError::Failed),
+            () = progress.wait_for_stall(self.config.first_byte_timeout) => Err(AttemptError::Stalled),
         }
     }
 
-    fn explain_failure(&self, provider: &str, failed: ExchangeError) -> UpstreamError {
+    fn explain_failure(&self, provider: &str, failed: AttemptError) -> UpstreamError {
         let provider = provider.to_owned();
         let timeout = |wait, limit| UpstreamError::Timeout {
             provider: provider.clone(),
             wait,
             limit,
         };
-        let ExchangeError::Failed(failed) = failed else {
+        let AttemptError::Failed(failed) = failed else {
             tracing::warn!(provider, "provider timed out: no first byte");
             return timeout(TimeoutStage::FirstByte, self.config.first_byte_timeout);
         };
         let (error, connected): (&(dyn Error + 'static), bool) = match &failed.cause {
-            SendErrorCause::Connect(ConnectError::TooSlow) => {
+            FailureCause::Connect(ConnectError::TooSlow) => {
                 tracing::warn!(provider, "provider timed out: no connection");
                 return timeout(TimeoutStage::Connect, self.config.connect_timeout);
             }
-            SendErrorCause::Connect(ConnectError::Failed(error)) => (&**error, false),
-            SendErrorCause::Http(error) => (error, true),
+            FailureCause::Connect(ConnectError::Failed(error)) => (&**error, false),
+            FailureCause::Http(error) => (error, true),
         };
         if let Some(client) = find_cause::<UpstreamError>(error) {
             return client.clone();
@@ -240,7 +244,7 @@ impl UpstreamClient {
     }
 }
 
-impl SendError {
+impl UnansweredRequest {
     /// A pooled connection was closed before an answer came. The library does not tell a head that
     /// broke off in its middle from none.
     fn is_stale_connection(&self) -> bool {
@@ -251,7 +255,7 @@ impl SendError {
             ConnectionReset,
             UnexpectedEof,
         ];
-        let SendErrorCause::Http(error) = &self.cause else {
+        let FailureCause::Http(error) = &self.cause else {
             return false;
         };
         let is_closed = || {

@@ -10,20 +10,24 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use super::pool::{ConnectionPool, OwnConnection};
+use super::pool::{ConnectionPool, Http1Connection};
 
 /// CANCEL: dropping it before its end closes the connection (or resets the stream).
 #[derive(Debug)]
 pub(super) struct AnswerBody {
     body: Incoming,
     /// `None` once the answer has ended, and where another task drives the connection.
-    own: Option<Box<OwnConnection>>,
+    own: Option<Box<Http1Connection>>,
     /// Where the connection goes at the end; nowhere if there is none.
     home: Weak<ConnectionPool>,
 }
 
 impl AnswerBody {
-    pub(super) fn new(body: Incoming, own: Box<OwnConnection>, home: Weak<ConnectionPool>) -> Self {
+    pub(super) fn new(
+        body: Incoming,
+        own: Box<Http1Connection>,
+        home: Weak<ConnectionPool>,
+    ) -> Self {
         let mut this = Self {
             body,
             own: Some(own),

@@ -25,25 +25,26 @@ use crate::{
 
 type BoxError = Box<dyn Error + Send + Sync>;
 /// To a proxy, or to the server itself; to a proxy with TLS if its address says so.
-type Wire = MaybeHttpsStream<TokioIo<TcpStream>>;
-type Way = BoxCloneSyncService<Uri, Wire, BoxError>;
+type ProxyStream = MaybeHttpsStream<TokioIo<TcpStream>>;
+type RouteConnector = BoxCloneSyncService<Uri, ProxyStream, BoxError>;
 
 /// A connection to the server, with its TLS.
-pub(super) type ServerStream = MaybeHttpsStream<Wire>;
+pub(super) type ServerStream = MaybeHttpsStream<ProxyStream>;
 
-/// Silence after which the kernel asks whether the peer is there, between two questions, and the number of questions; how
-/// long what was sent may stay without an answer of its kernel.
+/// TCP keep-alive: the silence before the first probe, and between two.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Unanswered probes after which a connection counts as dead.
 const KEEP_ALIVE_RETRIES: u32 = 3;
+/// `TCP_USER_TIMEOUT`: how long what was sent may stay unacknowledged.
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED_FOR: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug)]
-pub(super) struct Connector {
+pub(super) struct ServerConnector {
     /// Scheme, host and port.
     server: Uri,
-    any_version: HttpsConnector<Way>,
-    http1_only: HttpsConnector<Way>,
+    any_version: HttpsConnector<RouteConnector>,
+    http1_only: HttpsConnector<RouteConnector>,
     /// A proxy that forwards requests without TLS, and reads them.
     forwarding: Option<Forwarding>,
     limit: Duration,
@@ -63,7 +64,7 @@ pub(super) enum ConnectError {
     Failed(BoxError),
 }
 
-impl Connector {
+impl ServerConnector {
     /// `limit`: of the whole way to an open connection.
     ///
     /// # Errors
@@ -87,7 +88,7 @@ impl Connector {
         let forwarding = proxy.as_ref().filter(is_forwarding).map(|it| Forwarding {
             credentials: it.basic_auth().cloned(),
         });
-        let way = find_way(proxy, is_plain, &tls);
+        let way = make_route_connector(proxy, is_plain, &tls);
         let mut http1_tls = tls.clone();
         http1_tls.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self {
@@ -130,25 +131,29 @@ fn is_socks(proxy: &Intercept) -> bool {
 }
 
 /// The way to a server up to its TLS.
-fn find_way(proxy: Option<Intercept>, is_plain: bool, tls: &ClientConfig) -> Way {
+fn make_route_connector(
+    proxy: Option<Intercept>,
+    is_plain: bool,
+    tls: &ClientConfig,
+) -> RouteConnector {
     let tcp = make_tcp_connector();
     let Some(proxy) = proxy else {
-        return box_way(tcp.map_response(MaybeHttpsStream::Http));
+        return box_connector(tcp.map_response(MaybeHttpsStream::Http));
     };
     let address = proxy.uri().clone();
     match address.scheme_str() {
         Some(scheme) if scheme.starts_with("socks4") => {
-            let is_named_by_proxy = scheme == "socks4a";
-            box_socks_way(SocksV4::new(address, tcp), is_named_by_proxy)
+            let proxy_resolves = scheme == "socks4a";
+            box_socks_connector(SocksV4::new(address, tcp), proxy_resolves)
         }
         Some(scheme) if scheme.starts_with("socks") => {
-            let is_named_by_proxy = scheme == "socks5h";
+            let proxy_resolves = scheme == "socks5h";
             let socks = SocksV5::new(address, tcp);
             let socks = match proxy.raw_auth() {
                 Some((user, password)) => socks.with_auth(user.to_owned(), password.to_owned()),
                 None => socks,
             };
-            box_socks_way(socks, is_named_by_proxy)
+            box_socks_connector(socks, proxy_resolves)
         }
         _ => {
             let to_proxy = HttpsConnectorBuilder::new()
@@ -157,10 +162,10 @@ fn find_way(proxy: Option<Intercept>, is_plain: bool, tls: &ClientConfig) -> Way
                 .enable_http1()
                 .wrap_connector(tcp);
             if is_plain {
-                return box_way(service_fn(move |_| to_proxy.clone().call(address.clone())));
+                return box_connector(service_fn(move |_| to_proxy.clone().call(address.clone())));
             }
             let tunnel = Tunnel::new(address, to_proxy);
-            box_way(match proxy.basic_auth() {
+            box_connector(match proxy.basic_auth() {
                 Some(credentials) => tunnel.with_auth(credentials.clone()),
                 None => tunnel,
             })
@@ -168,8 +173,8 @@ fn find_way(proxy: Option<Intercept>, is_plain: bool, tls: &ClientConfig) -> Way
     }
 }
 
-/// The way through a SOCKS proxy. `is_named_by_proxy`: the proxy looks up the server's name.
-fn box_socks_way<S>(socks: S, is_named_by_proxy: bool) -> Way
+/// The way through a SOCKS proxy. `proxy_resolves`: the proxy looks up the server's name.
+fn box_socks_connector<S>(socks: S, proxy_resolves: bool) -> RouteConnector
 where
     S: Service<Uri, Response = TokioIo<TcpStream>, Error: Into<BoxError>, Future: Send>
         + Clone
@@ -177,10 +182,10 @@ where
         + Sync
         + 'static,
 {
-    box_way(service_fn(move |server: Uri| {
+    box_connector(service_fn(move |server: Uri| {
         let mut socks = socks.clone();
         async move {
-            let server = spell_out(&server, is_named_by_proxy).await?;
+            let server = resolve_for_socks(&server, proxy_resolves).await?;
             let opened = socks.call(server).await.map_err(Into::into)?;
             Ok::<_, BoxError>(MaybeHttpsStream::Http(opened))
         }
@@ -189,16 +194,15 @@ where
 
 /// The address of a server with its port, and with its IP address in place of a name unless the proxy looks that up. The library
 /// takes port 443 for any other, and looks names up without letting other tasks run.
-async fn spell_out(server: &Uri, is_named_by_proxy: bool) -> Result<Uri, BoxError> {
+async fn resolve_for_socks(server: &Uri, proxy_resolves: bool) -> Result<Uri, BoxError> {
     let is_tls = server.scheme() == Some(&Scheme::HTTPS);
     let port = server.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
     let host = server.host().unwrap_or_default();
-    let authority = if is_named_by_proxy {
+    let authority = if proxy_resolves {
         format!("{host}:{port}")
     } else {
         let bare = host.trim_matches(['[', ']']);
-        let mut found = tokio::net::lookup_host((bare, port)).await?;
-        let found: Vec<_> = found.by_ref().collect();
+        let found: Vec<_> = tokio::net::lookup_host((bare, port)).await?.collect();
         // SOCKS 4 knows no others.
         let first = found.iter().find(|it| it.is_ipv4()).or(found.first());
         first.ok_or("the name has no address")?.to_string()
@@ -207,9 +211,9 @@ async fn spell_out(server: &Uri, is_named_by_proxy: bool) -> Result<Uri, BoxErro
     Ok(format!("{scheme}://{authority}").parse()?)
 }
 
-fn box_way<S>(way: S) -> Way
+fn box_connector<S>(way: S) -> RouteConnector
 where
-    S: Service<Uri, Response = Wire, Error: Into<BoxError>, Future: Send>
+    S: Service<Uri, Response = ProxyStream, Error: Into<BoxError>, Future: Send>
         + Clone
         + Send
         + Sync
@@ -232,7 +236,7 @@ fn make_tcp_connector() -> HttpConnector {
 
 #[cfg(test)]
 mod tests {
-    use super::spell_out;
+    use super::resolve_for_socks;
 
     #[tokio::test]
     async fn a_socks_proxy_is_told_the_port_and_the_name_only_if_it_looks_it_up() {
@@ -244,10 +248,12 @@ mod tests {
             ("https://[::1]", false, "https://[::1]:443/"),
             ("https://[::1]:9", true, "https://[::1]:9/"),
         ] {
-            let spelt = spell_out(&server.parse().unwrap(), by_proxy).await.unwrap();
+            let spelt = resolve_for_socks(&server.parse().unwrap(), by_proxy)
+                .await
+                .unwrap();
             assert_eq!(spelt.to_string(), told, "{server}");
         }
-        let local = spell_out(&"http://localhost".parse().unwrap(), false).await;
+        let local = resolve_for_socks(&"http://localhost".parse().unwrap(), false).await;
         assert!(
             local
                 .unwrap()

@@ -31,12 +31,13 @@ use tokio::time::Instant;
 
 use super::{
     answer_body::AnswerBody,
-    connector::{ConnectError, Connector, ServerStream},
-    timeouts::{RequestBody, UploadProgress},
+    connector::{ConnectError, ServerConnector, ServerStream},
+    timeouts::{UploadProgress, UpstreamBody},
 };
 
-/// Connections kept open without a request, and for how long.
+/// Most connections that are kept open without a request.
 const MAX_IDLE: usize = 64;
+/// How long they are kept.
 const IDLE_FOR: Duration = Duration::from_secs(90);
 /// How often idle connections are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -49,7 +50,7 @@ const PING_EVERY: Duration = Duration::from_secs(30);
 pub(super) enum ConnectionUse {
     /// It takes one that is there, and leaves its own behind.
     Pooled,
-    /// It has a new one of HTTP/1.1 for itself.
+    /// It has a new one of HTTP/1.1 for itself. A server that speaks HTTP/2 alone refuses it.
     Fresh,
     /// The same, which may switch protocols.
     Upgrading,
@@ -57,56 +58,57 @@ pub(super) enum ConnectionUse {
 
 /// Why no answer began.
 #[derive(Debug)]
-pub(super) struct SendError {
-    pub(super) cause: SendErrorCause,
+pub(super) struct UnansweredRequest {
+    pub(super) cause: FailureCause,
     /// The connection had delivered an answer before.
     pub(super) reused: bool,
 }
 
 /// What became of a request that got no answer.
-struct FailedExchange {
-    error: SendError,
+struct FailedHttp2Send {
+    error: UnansweredRequest,
     /// The request, if nothing of it was written.
-    unsent: Option<Request<RequestBody>>,
+    unsent: Option<Request<UpstreamBody>>,
 }
 
 #[derive(Debug)]
-pub(super) enum SendErrorCause {
+pub(super) enum FailureCause {
     Connect(ConnectError),
     Http(hyper::Error),
 }
 
 #[derive(Debug)]
 pub(super) struct ConnectionPool {
-    connector: Connector,
+    connector: ServerConnector,
     idle: Mutex<IdleConnections>,
-    /// A connection of HTTP/2, which all requests share.
-    shared: Mutex<Option<SharedConnection>>,
+    /// A connection of HTTP/2, which all requests share. Those that come before the first is open open one each, of which the
+    /// others end with their requests.
+    shared: Mutex<Option<Http2Connection>>,
 }
 
 #[derive(Debug, Default)]
 struct IdleConnections {
     /// The newest is last.
-    connections: Vec<(Instant, Box<OwnConnection>)>,
+    connections: Vec<(Instant, Box<Http1Connection>)>,
     is_watched: bool,
 }
 
 #[derive(Clone, Debug)]
-struct SharedConnection {
-    sender: http2::SendRequest<RequestBody>,
+struct Http2Connection {
+    sender: http2::SendRequest<UpstreamBody>,
     has_answered: Arc<AtomicBool>,
 }
 
 /// A connection of HTTP/1, whose owner drives it.
 #[derive(Debug)]
-pub(super) struct OwnConnection {
-    sender: http1::SendRequest<RequestBody>,
+pub(super) struct Http1Connection {
+    sender: http1::SendRequest<UpstreamBody>,
     /// `None` once it has ended.
-    connection: Option<http1::Connection<ServerStream, RequestBody>>,
+    connection: Option<http1::Connection<ServerStream, UpstreamBody>>,
 }
 
 impl ConnectionPool {
-    pub(super) fn new(connector: Connector) -> Arc<Self> {
+    pub(super) fn new(connector: ServerConnector) -> Arc<Self> {
         Arc::new(Self {
             connector,
             idle: Mutex::default(),
@@ -115,54 +117,54 @@ impl ConnectionPool {
     }
 
     /// Sends a request whose address is absolute, and waits for the head of its answer.
-    pub(super) async fn deliver(
+    pub(super) async fn send_pooled(
         self: &Arc<Self>,
-        mut request: Request<RequestBody>,
+        mut request: Request<UpstreamBody>,
         connection_use: ConnectionUse,
         progress: &UploadProgress,
-    ) -> Result<Response<AnswerBody>, SendError> {
+    ) -> Result<Response<AnswerBody>, UnansweredRequest> {
         if connection_use == ConnectionUse::Pooled {
             let shared = self.shared.lock().clone();
             if let Some(shared) = shared.filter(|it| !it.sender.is_closed()) {
-                match shared.exchange(request).await {
+                match shared.send_http2(request).await {
                     // The server takes no more requests on this connection.
-                    Err(FailedExchange {
+                    Err(FailedHttp2Send {
                         unsent: Some(unsent),
                         ..
                     }) => request = unsent,
                     exchanged => return exchanged.map_err(|failed| failed.error),
                 }
             } else if let Some(own) = self.take_idle() {
-                let answer = self.deliver_on(own, request, connection_use, progress);
-                return answer.await.map_err(|cause| SendError {
+                let answer = self.send_http1(own, request, connection_use, progress);
+                return answer.await.map_err(|cause| UnansweredRequest {
                     cause,
                     reused: true,
                 });
             }
         }
         // Boxed, so that the future of a request that finds a connection stays small.
-        Box::pin(self.deliver_on_new(request, connection_use, progress)).await
+        Box::pin(self.send_on_new(request, connection_use, progress)).await
     }
 
     /// The same on a new connection.
-    async fn deliver_on_new(
+    async fn send_on_new(
         self: &Arc<Self>,
-        request: Request<RequestBody>,
+        request: Request<UpstreamBody>,
         connection_use: ConnectionUse,
         progress: &UploadProgress,
-    ) -> Result<Response<AnswerBody>, SendError> {
+    ) -> Result<Response<AnswerBody>, UnansweredRequest> {
         let http1_only = connection_use != ConnectionUse::Pooled;
         let stream = self.connector.connect(http1_only).await;
-        let stream = stream.map_err(|error| SendErrorCause::Connect(error).on_new())?;
+        let stream = stream.map_err(|error| FailureCause::Connect(error).on_new_connection())?;
         if stream.connected().is_negotiated_h2() {
             let shared = self.open_shared(stream).await;
-            let shared = shared.map_err(|error| SendErrorCause::Http(error).on_new())?;
-            let answer = shared.exchange(request).await;
+            let shared = shared.map_err(|error| FailureCause::Http(error).on_new_connection())?;
+            let answer = shared.send_http2(request).await;
             return answer.map_err(|failed| failed.error);
         }
         let opened = http1::handshake(stream).await;
         let (mut sender, connection) =
-            opened.map_err(|error| SendErrorCause::Http(error).on_new())?;
+            opened.map_err(|error| FailureCause::Http(error).on_new_connection())?;
         if connection_use == ConnectionUse::Upgrading {
             let connection = connection.with_upgrades();
             TokioExecutor::new().execute(async move {
@@ -170,27 +172,27 @@ impl ConnectionPool {
                 let _ = connection.await;
             });
             let answer = sender.send_request(self.address_request(request)).await;
-            let answer = answer.map_err(|error| SendErrorCause::Http(error).on_new())?;
+            let answer = answer.map_err(|error| FailureCause::Http(error).on_new_connection())?;
             return Ok(answer.map(AnswerBody::driven_elsewhere));
         }
         // Boxed, since it goes from hand to hand, and is large.
-        let own = Box::new(OwnConnection {
+        let own = Box::new(Http1Connection {
             sender,
             connection: Some(connection),
         });
-        let answer = self.deliver_on(own, request, connection_use, progress);
-        answer.await.map_err(SendErrorCause::on_new)
+        let answer = self.send_http1(own, request, connection_use, progress);
+        answer.await.map_err(FailureCause::on_new_connection)
     }
 
-    async fn deliver_on(
+    async fn send_http1(
         self: &Arc<Self>,
-        mut own: Box<OwnConnection>,
-        request: Request<RequestBody>,
+        mut own: Box<Http1Connection>,
+        request: Request<UpstreamBody>,
         connection_use: ConnectionUse,
         progress: &UploadProgress,
-    ) -> Result<Response<AnswerBody>, SendErrorCause> {
-        let answer = own.exchange(self.address_request(request)).await;
-        let answer = answer.map_err(SendErrorCause::Http)?;
+    ) -> Result<Response<AnswerBody>, FailureCause> {
+        let answer = own.drive_to_head(self.address_request(request)).await;
+        let answer = answer.map_err(FailureCause::Http)?;
         if !progress.has_ended() {
             // The rest of the request goes on although nobody may read the answer.
             own.drive_in_background();
@@ -204,8 +206,9 @@ impl ConnectionPool {
         Ok(answer.map(|body| AnswerBody::new(body, own, home)))
     }
 
-    /// Makes of a request with an absolute address one for a connection of HTTP/1.
-    fn address_request(&self, mut request: Request<RequestBody>) -> Request<RequestBody> {
+    /// Rewrites an absolute address for HTTP/1: to the path alone, or not at all for a proxy that forwards; adds `Host` and the
+    /// proxy's credentials.
+    fn address_request(&self, mut request: Request<UpstreamBody>) -> Request<UpstreamBody> {
         let server = self.connector.server();
         if let Some(host) = server.authority()
             && let Ok(host) = HeaderValue::try_from(host.as_str())
@@ -227,7 +230,7 @@ impl ConnectionPool {
         request
     }
 
-    async fn open_shared(&self, stream: ServerStream) -> hyper::Result<SharedConnection> {
+    async fn open_shared(&self, stream: ServerStream) -> hyper::Result<Http2Connection> {
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .keep_alive_interval(PING_EVERY)
@@ -237,7 +240,7 @@ impl ConnectionPool {
             // What goes wrong is told to the requests.
             let _ = connection.await;
         });
-        let shared = SharedConnection {
+        let shared = Http2Connection {
             sender,
             has_answered: Arc::default(),
         };
@@ -249,7 +252,7 @@ impl ConnectionPool {
     }
 
     /// The newest connection that is still open.
-    fn take_idle(&self) -> Option<Box<OwnConnection>> {
+    fn take_idle(&self) -> Option<Box<Http1Connection>> {
         loop {
             let (since, mut own) = self.idle.lock().connections.pop()?;
             if since.elapsed() < IDLE_FOR && own.is_usable() {
@@ -259,7 +262,7 @@ impl ConnectionPool {
     }
 
     /// Keeps a connection whose answer has ended.
-    pub(super) fn keep(self: Arc<Self>, own: Box<OwnConnection>) {
+    pub(super) fn keep(self: Arc<Self>, own: Box<Http1Connection>) {
         let mut idle = self.idle.lock();
         if idle.connections.len() >= MAX_IDLE {
             idle.connections.remove(0);
@@ -290,11 +293,11 @@ async fn watch_idle(pool: Weak<ConnectionPool>) {
     }
 }
 
-impl SharedConnection {
-    async fn exchange(
+impl Http2Connection {
+    async fn send_http2(
         mut self,
-        mut request: Request<RequestBody>,
-    ) -> Result<Response<AnswerBody>, FailedExchange> {
+        mut request: Request<UpstreamBody>,
+    ) -> Result<Response<AnswerBody>, FailedHttp2Send> {
         *request.version_mut() = Version::HTTP_2;
         request.headers_mut().remove(HOST);
         let reused = self.has_answered.load(Relaxed);
@@ -304,20 +307,20 @@ impl SharedConnection {
                 *request.version_mut() = Version::HTTP_11;
                 request
             });
-            let cause = SendErrorCause::Http(failed.into_error());
-            let error = SendError { cause, reused };
-            FailedExchange { error, unsent }
+            let cause = FailureCause::Http(failed.into_error());
+            let error = UnansweredRequest { cause, reused };
+            FailedHttp2Send { error, unsent }
         })?;
         self.has_answered.store(true, Relaxed);
         Ok(answer.map(AnswerBody::driven_elsewhere))
     }
 }
 
-impl OwnConnection {
+impl Http1Connection {
     /// Sends a request, and drives the connection until the head of its answer is there.
-    async fn exchange(
+    async fn drive_to_head(
         &mut self,
-        request: Request<RequestBody>,
+        request: Request<UpstreamBody>,
     ) -> hyper::Result<Response<Incoming>> {
         let Self { sender, connection } = self;
         let mut answer = std::pin::pin!(sender.send_request(request));
@@ -349,17 +352,21 @@ impl OwnConnection {
         if !self.sender.is_ready() {
             self.drive(cx);
         }
-        self.sender.is_ready() && self.connection.is_some()
+        self.can_send()
     }
 
     fn is_usable(&mut self) -> bool {
         self.drive(&mut Context::from_waker(Waker::noop()));
+        self.can_send()
+    }
+
+    fn can_send(&self) -> bool {
         self.sender.is_ready() && self.connection.is_some()
     }
 }
 
 fn drive(
-    connection: &mut Option<http1::Connection<ServerStream, RequestBody>>,
+    connection: &mut Option<http1::Connection<ServerStream, UpstreamBody>>,
     cx: &mut Context<'_>,
 ) {
     let ended = connection
@@ -371,9 +378,9 @@ fn drive(
     }
 }
 
-impl SendErrorCause {
-    const fn on_new(self) -> SendError {
-        SendError {
+impl FailureCause {
+    const fn on_new_connection(self) -> UnansweredRequest {
+        UnansweredRequest {
             cause: self,
             reused: false,
         }

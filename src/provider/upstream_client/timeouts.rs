@@ -59,9 +59,9 @@ impl UploadProgress {
 }
 
 /// A request's body, whole or as it comes. Its length is exact where it is known: many servers refuse chunked requests.
-pub(super) type RequestBody = ProgressBody<Either<Rope, Upload>>;
+pub(super) type UpstreamBody = ProgressBody<Either<Rope, Upload>>;
 
-pub(super) fn watch_body(body: Payload, progress: &UploadProgress) -> RequestBody {
+pub(super) fn watch_body(body: Payload, progress: &UploadProgress) -> UpstreamBody {
     let progress = progress.clone();
     let body = match body {
         Payload::Empty => Either::Left(Rope::default()),

@@ -41,7 +41,7 @@ pub struct SummarySource {
 }
 
 impl SummaryClient for SummarySource {
-    async fn ask_for_summary(
+    async fn send_summary_request(
         &self,
         trace: &Trace,
         body: Bytes,

@@ -206,7 +206,7 @@ async fn a_connection_that_ends_while_an_answer_is_due_costs_no_other_request() 
         .await
         .unwrap();
     server.ends.send_replace(Some(false));
-    // Its word comes at any time, with a request on the way or without one.
+    // GOAWAY arrives at any time, with a request on the way or without one.
     for nth in 0.. {
         let got = proxy.chat(ask("lives", 0, nth)).await;
         assert_eq!(got.status, 200, "{nth}: {}", got.text());

@@ -99,7 +99,7 @@ async fn a_kept_connection_that_dies_costs_no_request() {
     }
 }
 
-/// A stream that is dropped before its end, and an answer that says so, end their connection.
+/// An answer that says so, and bytes behind an answer, end their connection.
 #[tokio::test]
 async fn a_connection_is_not_kept_where_more_may_come_on_it() {
     let up = ScriptedProvider::start().await;
@@ -148,4 +148,43 @@ async fn read_head(stream: &mut TcpStream) {
     while !head.windows(4).any(|it| it == b"\r\n\r\n") {
         assert!(stream.read_buf(&mut head).await.unwrap() > 0);
     }
+}
+
+#[tokio::test]
+async fn an_upload_goes_on_behind_an_answer_that_came_before_its_end() {
+    const UPLOAD: usize = 16 << 20;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let mut server = JoinSet::new();
+    server.spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut seen = Vec::new();
+        let end = loop {
+            stream.read_buf(&mut seen).await.unwrap();
+            if let Some(at) = memchr::memmem::find(&seen, b"\r\n\r\n") {
+                break at + 4;
+            }
+        };
+        let early = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+        stream.write_all(early.as_bytes()).await.unwrap();
+        let (mut received, mut part) = (seen.len() - end, vec![0; 64 << 10]);
+        while received < UPLOAD {
+            let read = stream.read(&mut part).await.unwrap();
+            assert_ne!(read, 0, "cut off after {received} bytes");
+            received += read;
+        }
+        received
+    });
+    let nobody = ScriptedProvider::start().await;
+    let proxy = ProxyBuilder::new().provider("up", &nobody).set(|config| {
+        config.providers.get_mut("up").unwrap().base_url = Some(base_url);
+    });
+    let proxy = proxy.start().await;
+    let client = proxy.client();
+    let request = client.request(Method::POST, "/v1/files");
+    let request = request.header("content-type", "application/octet-stream");
+    let got = client.send_with(request, vec![b'x'; UPLOAD]).await;
+    assert_eq!(got.status, 200, "{}", got.text());
+    let received = within_time(server.join_next()).await.unwrap();
+    assert_eq!(received.unwrap(), UPLOAD);
 }
