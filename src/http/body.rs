@@ -28,7 +28,7 @@ use crate::{
 /// How long a refused body is read on, so that the client reads the proxy's answer before a reset.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// A body of so few bytes is copied: it would keep a buffer of several kilobytes, which its connection can use again.
+/// A body of at most so many bytes is copied, so that it does not keep the read buffer of its connection, several kilobytes.
 const SMALL_BODY: usize = 4 << 10;
 
 /// The part of a request's body that was not read yet.

@@ -29,7 +29,7 @@ use crate::{
     wire::{Body, whole_body},
 };
 
-/// Answers one request. The futures of seldom routes are boxed, so that that of a conversation stays small. Where that fails, the rest of its body stays unread.
+/// Answers one request. Where that fails, the rest of its body stays unread.
 ///
 /// # Errors
 /// The proxy answers it, with an error.
@@ -136,7 +136,7 @@ async fn answer_client(
         ClientRoute::Models => models::answer_model_list(app, &parts, &client, list_format).await,
     };
     record.held_until_end = Some(running);
-    // Answers that have come together are written together.
+    // Lets other tasks of this worker finish their answers first, so that the writes come in one burst.
     tokio::task::yield_now().await;
     Ok(answer)
 }

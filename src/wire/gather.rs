@@ -42,7 +42,7 @@ impl BytesGatherer {
         }
         let length = self.len() + piece.len();
         if length > self.all.capacity() {
-            // Nobody has to believe an announced length: the buffer grows with what has come.
+            // An announced length is not trusted: the buffer grows to four times what has come at most.
             let room = self.expected.clamp(length, 4 * length);
             self.all.reserve(room - self.all.len());
         }

@@ -75,9 +75,9 @@ fn text_or_number(value: Option<&Value>) -> Option<String> {
     }
 }
 
-/// Whether the body of a success is plainly an answer without an error: it has choices, and nowhere a word that an error
-/// needs. False for most others too.
-pub fn is_plainly_answer(body: &[u8]) -> bool {
+/// Whether a success is surely a chat answer without an error, by its bytes: it has choices, and none of the words that an
+/// error needs. False for answers of other formats, which are read in full.
+pub fn is_plain_chat_answer(body: &[u8]) -> bool {
     let find = |word: &str| memmem::find(body, word.as_bytes());
     let has_choices = find("\"choices\"").is_some_and(|at| {
         let behind = body[at..].iter().skip("\"choices\"".len());
@@ -93,7 +93,7 @@ pub fn is_plainly_answer(body: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{ErrorBody, is_plainly_answer};
+    use super::{ErrorBody, is_plain_chat_answer};
 
     #[test]
     fn an_answer_without_an_error_is_told_by_its_bytes() {
@@ -101,7 +101,7 @@ mod tests {
             r#"{"id":"c","choices":[{"message":{"content":"Aye."}}]}"#,
             "{\"choices\" : [ {\n\"message\":{}}]}",
         ] {
-            assert!(is_plainly_answer(plain.as_bytes()), "{plain}");
+            assert!(is_plain_chat_answer(plain.as_bytes()), "{plain}");
         }
         for other in [
             "",
@@ -114,7 +114,7 @@ mod tests {
             r#"{"choices":[{}],"type":"error"}"#,
             r#"{"choices":[{}],"type":"response.failed"}"#,
         ] {
-            assert!(!is_plainly_answer(other.as_bytes()), "{other}");
+            assert!(!is_plain_chat_answer(other.as_bytes()), "{other}");
         }
     }
 

@@ -144,7 +144,7 @@ async fn read_whole(
     if !filter.is_active() {
         return Ok(relay::buffer_answer(format, answer, &provider, room).await?);
     }
-    // Boxed, so that the future of an answer without them stays small.
+    // Boxed: most answers are not filtered, and their future stays small.
     let rounds = relay::buffer_filtered_answer(format, answer, filter, tool_loop, &provider, room);
     let (read, last, before) = Box::pin(rounds).await?;
     tool_loop.finish_answer(&last, before);

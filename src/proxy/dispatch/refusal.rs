@@ -22,7 +22,7 @@ use crate::{
     format::{
         AnswerEvents,
         beta_header::BETA_HEADER,
-        error_body::{ErrorBody, is_plainly_answer},
+        error_body::{ErrorBody, is_plain_chat_answer},
         refusal::CHAT_TEMPLATE_WORDS,
     },
     provider::{
@@ -226,8 +226,8 @@ async fn find_refusal_inside(
                 SendError::Broken(bad)
             }
         })?;
-        // Most answers are none of what follows.
-        let text = text.filter(|text| has_fallback || !is_plainly_answer(text));
+        // A plain chat answer holds no error, so it is not parsed for one.
+        let text = text.filter(|text| has_fallback || !is_plain_chat_answer(text));
         let has_message = |text: &Bytes| match format.read_answer(text) {
             Ok(answer) => answer.has_message() || answer.find_finish().is_some(),
             Err(_) => false,

@@ -18,9 +18,12 @@ pub(super) fn get_tool_schemas(form: ToolForm, language: Language, set: ToolSet)
             ToolForm::ALL.map(|form| {
                 let (reminders, recall) = (write_schemas(texts, form), write_recall(form));
                 let all = format!("{reminders},{recall}");
-                let with_json =
-                    |json: String| InjectedTools::new(form.field_name(), json.into(), ToolSet::All);
-                [reminders, recall, all].map(with_json)
+                let sets = [
+                    (ToolSet::Reminders, reminders),
+                    (ToolSet::Recall, recall),
+                    (ToolSet::All, all),
+                ];
+                sets.map(|(set, json)| InjectedTools::new(form.field_name(), json.into(), set))
             })
         })
     });
