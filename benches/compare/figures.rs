@@ -47,8 +47,9 @@ pub(crate) enum LoadKind {
     Memory,
     /// As `Busy`, with a conversation on each connection that grows with every request.
     Growing,
-    /// The same in Messages and in Responses.
+    /// The same in Messages.
     GrowingMessages,
+    /// The same in Responses.
     GrowingResponses,
 }
 

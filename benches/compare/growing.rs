@@ -47,6 +47,7 @@ impl GrowingConversation {
         };
         let mut base = String::from_utf8(base).expect("a body is text");
         if !light {
+            // Translating has unescaped it.
             base = base.chars().map(escape_beyond_ascii).collect();
         }
         let mut base = base.replace("claude-sonnet-5", &model(size, Mode::Whole));

@@ -46,16 +46,12 @@ pub(crate) const STREAMS: usize = 1_000;
 impl PeerLoad {
     pub(crate) fn new(kind: LoadKind, size: BodySize, light: bool) -> Self {
         let mode = match kind {
-            LoadKind::Latency
-            | LoadKind::Busy
-            | LoadKind::Open
-            | LoadKind::Growing
-            | LoadKind::GrowingMessages
-            | LoadKind::GrowingResponses => Mode::Whole,
+            LoadKind::Latency | LoadKind::Busy | LoadKind::Open => Mode::Whole,
+            kind if kind.grows() => Mode::Whole,
             LoadKind::Stream => Mode::Burst,
             LoadKind::Events => Mode::Paced,
             LoadKind::Flood => Mode::Endless,
-            LoadKind::Memory => Mode::Held,
+            _ => Mode::Held,
         };
         Self {
             kind,
@@ -154,12 +150,13 @@ impl PeerLoad {
         connections: usize,
         length: Duration,
     ) -> io::Result<(Vec<TimedAnswer>, Duration)> {
-        let mut growing: Vec<_> = (0..connections)
+        // Made before the clock starts.
+        let growing: Vec<_> = (0..connections)
             .map(|_| self.take_growing(peer.name))
             .collect();
         let begun = Instant::now();
         let mut clients = JoinSet::new();
-        for mut conversation in growing.drain(..) {
+        for mut conversation in growing {
             let (load, door, peer) = (Arc::clone(self), peer.door.clone(), peer.name);
             clients.spawn(async move {
                 let mut client = LoadClient::new(door, load.kind.format());

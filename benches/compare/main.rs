@@ -1,9 +1,9 @@
 //! Compares the proxy with its peers: nginx, HAProxy, and the proxies of Portkey, headroom and
 //! LiteLLM, each before the same mock provider, in one run in which they alternate.
 //!
-//! `cargo bench --bench compare` installs what is missing and measures everything within 15
-//! minutes; `-- --peers nginx,plimsoll --rounds 3 --loads 1k,100k,1m` measures a part in about a
-//! minute; `-- --help` lists all options. `--write` puts tables into docs/benchmarks.md and plots
+//! `cargo bench --bench compare` installs what is missing and measures everything within 20
+//! minutes; `-- --peers nginx,plimsoll --rounds 3 --loads 1k,100k,1m` measures a part in two
+//! minutes; `-- --help` lists all options. `--write` puts tables into docs/benchmarks.md and plots
 //! into docs/measured.
 //!
 //! The measured peer runs on one core, provider and load on another, and all other peers are

@@ -83,24 +83,20 @@ fn plan(options: &Options) -> Vec<(LoadKind, BodySize)> {
         options.loads.is_empty() || options.loads.iter().any(|name| name == size.name)
     });
     for size in sizes {
+        let all = [
+            LoadKind::Latency,
+            LoadKind::Busy,
+            LoadKind::Open,
+            LoadKind::Stream,
+            LoadKind::Growing,
+            LoadKind::GrowingMessages,
+            LoadKind::GrowingResponses,
+        ];
         let kinds = match size.name {
-            "250k" => [LoadKind::Busy].as_slice(),
-            "100k" | "1m" => &[
-                LoadKind::Latency,
-                LoadKind::Busy,
-                LoadKind::Open,
-                LoadKind::Stream,
-                LoadKind::Growing,
-                LoadKind::GrowingMessages,
-                LoadKind::GrowingResponses,
-            ],
-            _ => &[
-                LoadKind::Latency,
-                LoadKind::Busy,
-                LoadKind::Open,
-                LoadKind::Stream,
-                LoadKind::Growing,
-            ],
+            "250k" => &all[1..2],
+            "100k" | "1m" => &all[..],
+            // In chat completions only.
+            _ => &all[..5],
         };
         plan.extend(kinds.iter().filter(|it| wants(**it)).map(|it| (*it, size)));
     }
@@ -188,9 +184,9 @@ impl LoadRounds {
 /// Whether there is anything to measure: no proxy has neither processor time nor memory.
 fn stands_for(peer: &Peer, load: &PeerLoad) -> bool {
     let proxy = peer.name != DIRECT || !matches!(load.kind, LoadKind::Flood | LoadKind::Memory);
-    // The slow peers read one format each, and need no second figure.
-    let is_apt = !load.kind.grows() || peer.speed == Speed::Fast;
-    proxy && is_apt && peer.can_take(load.size)
+    // Slow peers have no growing load: some read one format only, and `Busy` gives their cost.
+    let has_load = !load.kind.grows() || peer.speed == Speed::Fast;
+    proxy && has_load && peer.can_take(load.size)
 }
 
 /// The rate of the open loop: half of what the slowest fast peer reached in the closed loop, so

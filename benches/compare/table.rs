@@ -120,9 +120,9 @@ const GROWING: [(LoadKind, &str, &str); 8] = [
     (LoadKind::Growing, "1m", "1 MB"),
     (LoadKind::Growing, "4m", "4 MB"),
     (LoadKind::GrowingMessages, "100k", "Messages, 100 KB"),
-    (LoadKind::GrowingMessages, "1m", "1 MB"),
+    (LoadKind::GrowingMessages, "1m", "Messages, 1 MB"),
     (LoadKind::GrowingResponses, "100k", "Responses, 100 KB"),
-    (LoadKind::GrowingResponses, "1m", "1 MB"),
+    (LoadKind::GrowingResponses, "1m", "Responses, 1 MB"),
 ];
 
 fn growing(found: &RunResults) -> String {
