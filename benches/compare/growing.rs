@@ -50,7 +50,11 @@ impl GrowingConversation {
             // Translating has unescaped it.
             base = base.chars().map(escape_beyond_ascii).collect();
         }
-        let mut base = base.replace("claude-sonnet-5", &model(size, Mode::Whole));
+        // Translating has set another model.
+        let (before, rest) = base.split_once("\"model\":").expect("a body has a model");
+        let rest = rest.trim_start().trim_start_matches('"');
+        let (_, after) = rest.split_once('"').expect("a model is text");
+        let mut base = format!("{before}\"model\":\"{}\"{after}", model(size, Mode::Whole));
         // The first conversation of `bodies` has the number 0.
         let number_at = base.find("(0) ").expect("a body has a number") + 1;
         base.replace_range(number_at..=number_at, &"0".repeat(DIGITS));

@@ -40,13 +40,11 @@ impl BytesGatherer {
             self.first = piece;
             return;
         }
-        let length = self.len() + piece.len();
-        if length > self.all.capacity() {
-            // An announced length is not trusted: the buffer grows to four times what has come at most.
-            let room = self.expected.clamp(length, 4 * length);
-            self.all.reserve(room - self.all.len());
+        if !self.first.is_empty() {
+            let length = (self.first.len() + piece.len()).max(self.expected);
+            self.all.reserve(length);
+            self.all.extend_from_slice(&std::mem::take(&mut self.first));
         }
-        self.all.extend_from_slice(&std::mem::take(&mut self.first));
         self.all.extend_from_slice(&piece);
     }
 
