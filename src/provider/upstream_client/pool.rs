@@ -64,7 +64,7 @@ pub(super) struct UnansweredRequest {
     pub(super) reused: bool,
 }
 
-/// What became of a request that got no answer.
+/// A request that got no answer over HTTP/2.
 struct FailedHttp2Send {
     error: UnansweredRequest,
     /// The request, if nothing of it was written.
@@ -81,8 +81,8 @@ pub(super) enum FailureCause {
 pub(super) struct ConnectionPool {
     connector: ServerConnector,
     idle: Mutex<IdleConnections>,
-    /// A connection of HTTP/2, which all requests share. Those that come before the first is open open one each, of which the
-    /// others end with their requests.
+    /// A connection of HTTP/2, which all requests share. Requests that come while the first one opens have one each, which ends
+    /// with them unless it is the first.
     shared: Mutex<Option<Http2Connection>>,
 }
 
