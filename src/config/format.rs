@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The wire format of a request. Stored in session states, so the order of variants never changes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Format {
     /// OpenAI's chat completions.
     #[default]

@@ -106,6 +106,11 @@ impl<'a> JsonScanner<'a> {
         self.at
     }
 
+    /// Goes on at a byte behind, which must be behind a whole value.
+    pub const fn go_on_at(&mut self, at: usize) {
+        self.at = at;
+    }
+
     /// Skips white space; the result is the next byte, which is not taken.
     pub fn peek(&mut self) -> Option<u8> {
         while let Some(&byte) = self.text.get(self.at) {

@@ -9,6 +9,7 @@ use super::{App, plan::LastRequest, request_options::RequestOptions};
 use crate::{
     conversation::{Conversation, Format, IndexError},
     error::Failure,
+    format::KnownOf,
     json::scan::{JsonKind, Span},
     session::InheritedSession,
     telemetry::record::RequestNotes,
@@ -100,8 +101,13 @@ impl ClientRequest {
 ///
 /// # Errors
 /// It is not JSON.
-pub fn parse_request(format: Format, mut bytes: Bytes) -> Result<ParsedRequest, Failure> {
-    let (conversation, model, model_span, streams) = match format.index_body(bytes.clone()) {
+pub fn parse_request(
+    format: Format,
+    mut bytes: Bytes,
+    known: KnownOf<'_>,
+) -> Result<ParsedRequest, Failure> {
+    let indexed = format.index_known_body(bytes.clone(), known);
+    let (conversation, model, model_span, streams) = match indexed {
         Ok(conversation) => {
             let odd = conversation.odd_annotations();
             if odd > 0 {

@@ -47,7 +47,8 @@ use crate::{
         tasks::run_beside_tasks,
     },
     provider::{ModelCandidates, Target},
-    session::{self, InheritedSession, SessionHint},
+    session::{ClientIdentity, InheritedSession, SessionHint},
+    store::Account,
     telemetry::record::{RequestNotes, RequestRecord},
     wire::{
         Body,
@@ -97,7 +98,10 @@ pub async fn exchange_body(
 
     // 3. The index.
     let (size, format) = (bytes.len(), incoming.format);
-    let mut parsed = run_beside_tasks(size, || parse_request(format, bytes))?;
+    let sender = identify_client(&incoming);
+    let sender = app.sessions.tenants.derive_account(sender);
+    let known = Some((&*app.known_lists, *sender.as_bytes()));
+    let mut parsed = run_beside_tasks(size, || parse_request(format, bytes, known))?;
     record.set_model(&parsed.model);
 
     // 4. The model.
@@ -108,7 +112,8 @@ pub async fn exchange_body(
     let headers = &incoming.parts.headers;
     let options = RequestOptions::from_headers(headers, incoming.client.has_recovery());
     let notes = &record.notes;
-    let inherited = inherit_session(app, &incoming, &parsed, &candidates, options, notes).await;
+    let inherit = inherit_session(app, &incoming, &parsed, &candidates, sender, options, notes);
+    let inherited = inherit.await;
 
     // 6. The plan, for the first candidate; for the others only when they are asked.
     let shape = incoming.compaction;
@@ -140,6 +145,10 @@ pub async fn exchange_body(
 
     // 9. The answer.
     relay_answer(request, answered, hold).await
+}
+
+fn identify_client<'a>(incoming: &'a IncomingRequest<'_>) -> ClientIdentity<'a> {
+    ClientIdentity::from_headers(incoming.client.name.as_deref(), &incoming.parts.headers)
 }
 
 /// Step 4: the candidates that the client may use, and that speak its format.
@@ -186,18 +195,17 @@ async fn inherit_session(
     incoming: &IncomingRequest<'_>,
     parsed: &ParsedRequest,
     candidates: &ModelCandidates,
+    sender: Account,
     options: RequestOptions,
     notes: &RequestNotes,
 ) -> Option<(InheritedSession, Option<Arc<LastRequest>>)> {
     let span = notes.trace.begin_child("plimsoll.store.find");
     let conversation = parsed.conversation.as_ref()?;
     let (headers, sessions) = (&incoming.parts.headers, &app.sessions);
-    let client = session::ClientIdentity::from_headers(incoming.client.name.as_deref(), headers);
-    let tenants = &sessions.tenants;
+    let is_passed_on = matches!(identify_client(incoming), ClientIdentity::PassedOn(_));
     let login = || find_login_account(app, &incoming.parts, candidates);
-    let is_passed_on = matches!(client, session::ClientIdentity::PassedOn(_));
-    let account = if is_passed_on { login() } else { None };
-    let account = account.unwrap_or_else(|| tenants.derive_account(client));
+    let account = if is_passed_on { login() } else { None }.unwrap_or(sender);
+    let tenants = &sessions.tenants;
     let tenant = tenants.derive_tenant_of(account, headers, Some(conversation));
     let hint = SessionHint::from_request(headers, Some(conversation));
     let inherit = sessions.inherit_session(conversation, &tenant, hint.as_ref());

@@ -25,6 +25,7 @@ use crate::{
                 self, IndexFailure, ReadContent, Role, SingleKeys, add_annotations,
                 check_item_count, check_plain_key, read_content,
             },
+            known_lists::{KnownOf, ListIndexer, ListMemory},
         },
         values::{skip_value, take_raw_text, take_text},
     },
@@ -47,8 +48,17 @@ const PART_KEYS: SingleKeys = SingleKeys(&["type", "text", "image_url"], IndexFa
 
 /// Indexes a request body.
 pub fn index_body(body: Bytes) -> Result<Conversation, IndexError> {
+    index_known_body(body, None)
+}
+
+/// The same, but for what is known of the list.
+pub(in crate::format) fn index_known_body(
+    body: Bytes,
+    known: KnownOf<'_>,
+) -> Result<Conversation, IndexError> {
     let mut indexer = ChatIndexer {
         body: &body,
+        memory: ListMemory::new(known, &body),
         found: Conversation::new_empty(Format::Chat, body.clone()),
         signs_call: false,
     };
@@ -60,9 +70,25 @@ pub fn index_body(body: Bytes) -> Result<Conversation, IndexError> {
 
 struct ChatIndexer<'a> {
     body: &'a [u8],
+    memory: ListMemory<'a>,
     found: Conversation,
     /// A call of the message that is being read has a signature.
     signs_call: bool,
+}
+
+impl<'a> ListIndexer<'a> for ChatIndexer<'a> {
+    fn parts(&mut self) -> (&mut ListMemory<'a>, &mut Conversation) {
+        (&mut self.memory, &mut self.found)
+    }
+
+    fn read_entry(&mut self, scan: &mut JsonScanner<'a>) -> Result<(), IndexFailure> {
+        if scan.peek() != Some(b'{') {
+            return Err(IndexFailure::Shape("a message that is not an object"));
+        }
+        let message = self.read_message(scan)?;
+        self.found.items.push(message);
+        check_item_count(&self.found, 0)
+    }
 }
 
 impl<'a> ChatIndexer<'a> {
@@ -91,14 +117,7 @@ impl<'a> ChatIndexer<'a> {
     fn read_messages(&mut self, scan: &mut JsonScanner<'a>) -> Result<Span, IndexFailure> {
         // Messages of agents mostly have a few hundred bytes or more: one allocation for most bodies.
         self.found.items.reserve(self.body.len() / 1024);
-        scan.walk_array(|scan| {
-            if scan.peek() != Some(b'{') {
-                return Err(IndexFailure::Shape("a message that is not an object"));
-            }
-            let message = self.read_message(scan)?;
-            self.found.items.push(message);
-            check_item_count(&self.found, 0)
-        })
+        self.read_list(scan)
     }
 
     fn read_message(&mut self, scan: &mut JsonScanner<'a>) -> Result<Item, IndexFailure> {

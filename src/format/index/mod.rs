@@ -3,11 +3,13 @@
 pub(super) mod describe;
 mod guess;
 pub(super) mod indexing;
+pub(super) mod known_lists;
 pub(crate) mod media;
 pub(super) mod sealed;
 
 use bytes::Bytes;
 
+pub use self::known_lists::{KnownLists, KnownOf};
 use super::{chat, messages, responses};
 use crate::conversation::{Conversation, Format, IndexError};
 
@@ -18,7 +20,19 @@ impl Format {
     /// # Errors
     /// Where it is no JSON, or no conversation of this format.
     pub fn index_body(self, body: Bytes) -> Result<Conversation, IndexError> {
-        in_format!(self, index::index_body(body))
+        self.index_known_body(body, None)
+    }
+
+    /// The same, faster where the list begins as one that the same owner has sent before: see [`KnownLists`].
+    ///
+    /// # Errors
+    /// The same.
+    pub fn index_known_body(
+        self,
+        body: Bytes,
+        known: KnownOf<'_>,
+    ) -> Result<Conversation, IndexError> {
+        in_format!(self, index::index_known_body(body, known))
     }
 
     /// A body with messages in the place of the proxy's own compaction entries; `None` where it has none.

@@ -22,6 +22,7 @@ use crate::{
                 self, IndexFailure, ReadContent, Role, SingleKeys, add_annotations,
                 check_item_count,
             },
+            known_lists::{KnownOf, ListIndexer, ListMemory},
         },
         values::{skip_value, take_raw_text},
     },
@@ -36,8 +37,17 @@ const MESSAGE_KEYS: SingleKeys = SingleKeys(&["role", "content"], IndexFailure::
 
 /// Indexes a request body.
 pub fn index_body(body: Bytes) -> Result<Conversation, IndexError> {
+    index_known_body(body, None)
+}
+
+/// The same, but for what is known of the list.
+pub(in crate::format) fn index_known_body(
+    body: Bytes,
+    known: KnownOf<'_>,
+) -> Result<Conversation, IndexError> {
     let mut indexer = MessagesIndexer {
         body: &body,
+        memory: ListMemory::new(known, &body),
         found: Conversation::new_empty(Format::Messages, body.clone()),
         served: HashSet::new(),
         called_by_program: HashSet::new(),
@@ -50,6 +60,7 @@ pub fn index_body(body: Bytes) -> Result<Conversation, IndexError> {
 
 struct MessagesIndexer<'a> {
     body: &'a [u8],
+    memory: ListMemory<'a>,
     found: Conversation,
     /// Ids of what the server runs.
     served: HashSet<&'a [u8]>,
@@ -57,67 +68,9 @@ struct MessagesIndexer<'a> {
     called_by_program: HashSet<&'a [u8]>,
 }
 
-impl<'a> MessagesIndexer<'a> {
-    fn run(&mut self) -> Result<(), IndexFailure> {
-        let mut scan = JsonScanner::new(self.body, indexing::find_json_start(self.body));
-        let mut messages = None;
-        self.found.span = scan.walk_object(|scan, key| {
-            let first = scan.peek();
-            let (value, kind) = match (key.raw_bytes(self.body), first) {
-                (b"messages", Some(b'[')) => {
-                    if messages.is_some() {
-                        return Err(IndexFailure::Twice("messages"));
-                    }
-                    let array = scan.walk_array(|scan| self.read_entry(scan))?;
-                    messages = Some(array);
-                    (array, JsonKind::Array)
-                }
-                (b"system", Some(b'"')) => (self.read_system(scan)?, JsonKind::String),
-                (b"system", Some(b'[')) => (self.read_system(scan)?, JsonKind::Array),
-                _ => scan.take_value()?,
-            };
-            indexing::add_field(&mut self.found, Field { key, value, kind })
-        })?;
-        scan.expect_end()?;
-        self.found.list = messages.ok_or(IndexFailure::Shape("no array of messages"))?;
-        Ok(())
-    }
-
-    fn read_content(
-        &mut self,
-        scan: &mut JsonScanner<'a>,
-    ) -> Result<BlocksContent<'a>, IndexFailure> {
-        let mut reader = ContentBlockReader {
-            body: self.body,
-            found: &mut self.found,
-            in_result: false,
-        };
-        reader.read_content(scan)
-    }
-
-    /// Reads the top-level `system` and makes it the first item.
-    fn read_system(&mut self, scan: &mut JsonScanner<'a>) -> Result<Span, IndexFailure> {
-        scan.peek();
-        let start = scan.position();
-        let content = self.read_content(scan)?;
-        let span = Span::new(start, scan.position());
-        let known = self.found.annotations.len();
-        let mut item = self.make_item(Role::SYSTEM, span, content)?;
-        self.found.annotations[known..].sort_by_key(|it| it.span.start);
-        self.describe(&mut item);
-        // The messages that were read before it move one place on.
-        let annotations = &mut self.found.annotations;
-        for annotation in &mut annotations[..known] {
-            annotation.message += 1;
-        }
-        for annotation in &mut annotations[known..] {
-            annotation.message = 0;
-        }
-        annotations.rotate_left(known);
-        (item.place, item.is_bound) = (ItemPlace::Outside, false);
-        self.found.items.insert(0, item);
-        check_item_count(&self.found, 0)?;
-        Ok(span)
+impl<'a> ListIndexer<'a> for MessagesIndexer<'a> {
+    fn parts(&mut self) -> (&mut ListMemory<'a>, &mut Conversation) {
+        (&mut self.memory, &mut self.found)
     }
 
     fn read_entry(&mut self, scan: &mut JsonScanner<'a>) -> Result<(), IndexFailure> {
@@ -168,6 +121,70 @@ impl<'a> MessagesIndexer<'a> {
             self.found.items.push(item);
         }
         check_item_count(&self.found, 0)
+    }
+}
+
+impl<'a> MessagesIndexer<'a> {
+    fn run(&mut self) -> Result<(), IndexFailure> {
+        let mut scan = JsonScanner::new(self.body, indexing::find_json_start(self.body));
+        let mut messages = None;
+        self.found.span = scan.walk_object(|scan, key| {
+            let first = scan.peek();
+            let (value, kind) = match (key.raw_bytes(self.body), first) {
+                (b"messages", Some(b'[')) => {
+                    if messages.is_some() {
+                        return Err(IndexFailure::Twice("messages"));
+                    }
+                    let array = self.read_list(scan)?;
+                    messages = Some(array);
+                    (array, JsonKind::Array)
+                }
+                (b"system", Some(b'"')) => (self.read_system(scan)?, JsonKind::String),
+                (b"system", Some(b'[')) => (self.read_system(scan)?, JsonKind::Array),
+                _ => scan.take_value()?,
+            };
+            indexing::add_field(&mut self.found, Field { key, value, kind })
+        })?;
+        scan.expect_end()?;
+        self.found.list = messages.ok_or(IndexFailure::Shape("no array of messages"))?;
+        Ok(())
+    }
+
+    fn read_content(
+        &mut self,
+        scan: &mut JsonScanner<'a>,
+    ) -> Result<BlocksContent<'a>, IndexFailure> {
+        let mut reader = ContentBlockReader {
+            body: self.body,
+            found: &mut self.found,
+            in_result: false,
+        };
+        reader.read_content(scan)
+    }
+
+    /// Reads the top-level `system` and makes it the first item.
+    fn read_system(&mut self, scan: &mut JsonScanner<'a>) -> Result<Span, IndexFailure> {
+        scan.peek();
+        let start = scan.position();
+        let content = self.read_content(scan)?;
+        let span = Span::new(start, scan.position());
+        let known = self.found.annotations.len();
+        let mut item = self.make_item(Role::SYSTEM, span, content)?;
+        self.found.annotations[known..].sort_by_key(|it| it.span.start);
+        self.describe(&mut item);
+        // The messages that were read before it move one place on.
+        let annotations = &mut self.found.annotations;
+        for annotation in &mut annotations[..known] {
+            annotation.message += 1;
+        }
+        for annotation in &mut annotations[known..] {
+            annotation.message = 0;
+        }
+        annotations.rotate_left(known);
+        (item.place, item.is_bound) = (ItemPlace::Outside, false);
+        self.found.items.insert(0, item);
+        check_item_count(&self.found, 0)?;
+        Ok(span)
     }
 
     fn read_role(&self, scan: &mut JsonScanner<'a>) -> Result<Role, IndexFailure> {

@@ -10,7 +10,7 @@ const MAX_FOLLOWERS: u32 = 32;
 
 /// How many answers may still follow the newest reasoning; 0 where none can.
 #[derive(Default)]
-pub(super) struct Followers(u32);
+pub(super) struct Followers(pub(super) u32);
 
 impl Followers {
     /// Whether an answer follows it. `may_follow`: it has an id, and stands behind an output.

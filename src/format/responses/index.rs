@@ -25,6 +25,7 @@ use crate::{
         index::{
             describe::describe_item,
             indexing::{self, IndexFailure, Role, add_annotations, check_item_count},
+            known_lists::{KnownOf, ListIndexer, ListMemory},
         },
         values::has_type,
     },
@@ -33,10 +34,13 @@ use crate::{
 
 /// Indexes a request body. Where it has compaction entries of the proxy, the conversation has another body with messages
 /// in their place: no provider knows them.
-pub(in crate::format) fn index_body(body: Bytes) -> Result<Conversation, IndexError> {
+pub(in crate::format) fn index_known_body(
+    body: Bytes,
+    known: KnownOf<'_>,
+) -> Result<Conversation, IndexError> {
     match unfold_body(&body) {
-        Some(unfolded) => index_entries(unfolded),
-        None => index_entries(body),
+        Some(unfolded) => index_entries(unfolded, known),
+        None => index_entries(body, known),
     }
 }
 
@@ -45,13 +49,14 @@ pub(in crate::format) fn unfold_body(body: &Bytes) -> Option<Bytes> {
     if !compaction_item::may_have_entries(body) {
         return None;
     }
-    compaction_item::unfold_entries(&index_entries(body.clone()).ok()?)
+    compaction_item::unfold_entries(&index_entries(body.clone(), None).ok()?)
 }
 
 /// Indexes a request body as it came.
-fn index_entries(body: Bytes) -> Result<Conversation, IndexError> {
+fn index_entries(body: Bytes, known: KnownOf<'_>) -> Result<Conversation, IndexError> {
     let mut indexer = ResponsesIndexer {
         body: &body,
+        memory: ListMemory::new(known, &body),
         found: Conversation::new_empty(Format::Responses, body.clone()),
         answer: None,
         followers: Followers::default(),
@@ -66,6 +71,7 @@ fn index_entries(body: Bytes) -> Result<Conversation, IndexError> {
 
 struct ResponsesIndexer<'a> {
     body: &'a [u8],
+    memory: ListMemory<'a>,
     found: Conversation,
     /// The answer whose entries are being read. Its blocks and calls are the last ones of `found`.
     answer: Option<OpenItem>,
@@ -84,6 +90,41 @@ struct OpenItem {
     first_annotation: usize,
 }
 
+impl<'a> ListIndexer<'a> for ResponsesIndexer<'a> {
+    fn parts(&mut self) -> (&mut ListMemory<'a>, &mut Conversation) {
+        (&mut self.memory, &mut self.found)
+    }
+
+    fn read_entry(&mut self, scan: &mut JsonScanner<'a>) -> Result<(), IndexFailure> {
+        if scan.peek() != Some(b'{') {
+            return Err(IndexFailure::Shape("an entry that is not an object"));
+        }
+        let reader = ValueReader {
+            body: self.body,
+            found: &self.found,
+        };
+        let entry = Entry::read(&reader, scan)?;
+        match entry.kind {
+            EntryKind::Answer(part) => self.extend_answer(entry, Some(part)),
+            EntryKind::Unknown if self.answer.is_some() => self.extend_answer(entry, None),
+            EntryKind::Message(role) => self.add_message(entry, role),
+            EntryKind::Output(shape) => self.add_output(entry, shape),
+            EntryKind::Fixed | EntryKind::Unknown => self.add_fixed(&entry),
+        }
+    }
+
+    fn carried_state(&self) -> Option<u32> {
+        let is_open = self.answer.is_some();
+        let refers = !self.shell_calls.is_empty() || !self.programs.is_empty();
+        (!is_open && !refers).then_some(self.followers.0)
+    }
+
+    fn resume_with(&mut self, carried: u32) {
+        self.answer = None;
+        self.followers = Followers(carried);
+    }
+}
+
 impl<'a> ResponsesIndexer<'a> {
     fn run(&mut self) -> Result<(), IndexFailure> {
         let mut scan = JsonScanner::new(self.body, indexing::find_json_start(self.body));
@@ -96,7 +137,7 @@ impl<'a> ResponsesIndexer<'a> {
             }
             let (value, kind) = match (key_bytes, first) {
                 (b"input", Some(b'[')) => {
-                    let array = scan.walk_array(|scan| self.read_entry(scan))?;
+                    let array = self.read_list(scan)?;
                     self.finish_answer()?;
                     list = Some(array);
                     (array, JsonKind::Array)
@@ -135,24 +176,6 @@ impl<'a> ResponsesIndexer<'a> {
         }
         self.found.items.insert(0, item);
         check_item_count(&self.found, 0)
-    }
-
-    fn read_entry(&mut self, scan: &mut JsonScanner<'a>) -> Result<(), IndexFailure> {
-        if scan.peek() != Some(b'{') {
-            return Err(IndexFailure::Shape("an entry that is not an object"));
-        }
-        let reader = ValueReader {
-            body: self.body,
-            found: &self.found,
-        };
-        let entry = Entry::read(&reader, scan)?;
-        match entry.kind {
-            EntryKind::Answer(part) => self.extend_answer(entry, Some(part)),
-            EntryKind::Unknown if self.answer.is_some() => self.extend_answer(entry, None),
-            EntryKind::Message(role) => self.add_message(entry, role),
-            EntryKind::Output(shape) => self.add_output(entry, shape),
-            EntryKind::Fixed | EntryKind::Unknown => self.add_fixed(&entry),
-        }
     }
 
     fn add_message(&mut self, entry: Entry<'a>, role: Role) -> Result<(), IndexFailure> {

@@ -1,7 +1,6 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::index::index_body;
 use crate::{
     conversation::{
         Author, BlockKind, Content, Conversation, Format, IndexError, edit::Edits, units,
@@ -14,7 +13,9 @@ mod pairs;
 mod request;
 
 fn index(body: &Value) -> Conversation {
-    index_body(Bytes::from(body.to_string())).unwrap()
+    Format::Responses
+        .index_body(Bytes::from(body.to_string()))
+        .unwrap()
 }
 
 fn index_list(entries: &[Value]) -> Conversation {
@@ -271,7 +272,11 @@ fn an_input_that_is_a_string_is_one_message() {
 
 #[test]
 fn bodies_that_are_no_conversation_have_no_index() {
-    let body = |text: &str| index_body(Bytes::from(text.to_owned())).map(drop);
+    let body = |text: &str| {
+        Format::Responses
+            .index_body(Bytes::from(text.to_owned()))
+            .map(drop)
+    };
     for text in [
         "{}",
         r#"{"input":7}"#,

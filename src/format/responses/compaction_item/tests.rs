@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::{TAG, append_trigger, encode_text};
 use crate::{
-    conversation::Author,
-    format::responses::index::{index_body, unfold_body},
+    conversation::{Author, Format},
+    format::responses::index::unfold_body,
 };
 
 const TEXT: &str = "Mended: \"bow\"\nLeft: \u{1F6A2} 船";
@@ -41,7 +41,7 @@ fn an_entry_of_the_proxy_becomes_a_message_at_its_place() {
     let expected = json!([user("a"), message(TEXT), user("b"), message(TEXT)]);
     assert_eq!(unfold(&input), Some(expected));
 
-    let found = index_body(body(&input)).unwrap();
+    let found = Format::Responses.index_body(body(&input)).unwrap();
     let authors: Vec<Author> = found.items.iter().map(|item| item.author).collect();
     let system = Author::System;
     assert_eq!(authors, [Author::User, system, Author::User, system]);
@@ -83,7 +83,7 @@ fn what_the_proxy_did_not_make_stays_as_it_came() {
         let input = [user("a"), entry(&content)];
         assert_eq!(unfold(&input), None, "{content}");
         let raw = body(&input);
-        assert_eq!(index_body(raw.clone()).unwrap().body, raw);
+        assert_eq!(Format::Responses.index_body(raw.clone()).unwrap().body, raw);
     }
     for end in 0..whole.len() {
         assert_eq!(unfold(&[entry(&whole[..end])]), None);
@@ -122,9 +122,13 @@ proptest! {
 fn a_list_to_compact_ends_in_a_trigger() {
     let trigger = json!({"type": "compaction_trigger"});
     let append = |fields: Value| {
-        let found = index_body(fields.to_string().into()).unwrap();
+        let found = Format::Responses
+            .index_body(fields.to_string().into())
+            .unwrap();
         let body: Value = serde_json::from_slice(&append_trigger(&found)?).unwrap();
-        let found = index_body(body.to_string().into()).unwrap();
+        let found = Format::Responses
+            .index_body(body.to_string().into())
+            .unwrap();
         assert!(found.can_be_compacted() && found.asks_to_compact() && found.is_auxiliary());
         Some(body["input"].clone())
     };

@@ -123,5 +123,11 @@ fn fields_of_a_request_are_read() {
     assert!(edits.is_empty());
     capped.lower_answer_caps(500, &mut edits);
     let body = edits.apply(&capped.body).to_bytes();
-    assert_eq!(index_body(body).unwrap().max_answer_tokens(), Some(500));
+    assert_eq!(
+        Format::Responses
+            .index_body(body)
+            .unwrap()
+            .max_answer_tokens(),
+        Some(500)
+    );
 }

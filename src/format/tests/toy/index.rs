@@ -8,7 +8,7 @@ use crate::{
         IndexError, Item, annotation,
     },
     format::{
-        index::describe::describe_item,
+        index::{KnownOf, describe::describe_item},
         values::{ReadResult, skip_value, take_text},
     },
     json::{
@@ -17,7 +17,10 @@ use crate::{
     },
 };
 
-pub(in crate::format) fn index_body(body: Bytes) -> Result<Conversation, IndexError> {
+pub(in crate::format) fn index_known_body(
+    body: Bytes,
+    _: KnownOf<'_>,
+) -> Result<Conversation, IndexError> {
     let mut indexer = Indexer {
         body: &body,
         found: Conversation::new_empty(Format::Toy, body.clone()),

@@ -1,0 +1,159 @@
+use bytes::Bytes;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::{KnownLists, MAX_BYTES};
+use crate::{
+    conversation::{Conversation, Format},
+    json::scan::{JsonScanner, MalformedJson, Span},
+    support::{
+        generate::any_conversation, generate_messages::any_messages,
+        generate_responses::any_responses,
+    },
+};
+
+const OWNER: [u8; 16] = [1; 16];
+const OTHER: [u8; 16] = [2; 16];
+
+/// A body as large as those whose begin is looked up.
+fn pad(body: &[u8]) -> Vec<u8> {
+    let end = body.iter().rposition(|it| *it == b'}').unwrap();
+    let padding = format!(",\"padding\":\"{}\"", "x".repeat(super::MIN_BODY));
+    [&body[..end], padding.as_bytes(), &body[end..]].concat()
+}
+
+/// The entries of the list of a body.
+fn entries(format: Format, body: &[u8]) -> (Span, Vec<Span>) {
+    let found = format.index_body(body.to_vec().into()).unwrap();
+    let mut spans = Vec::new();
+    let mut scan = JsonScanner::new(&found.body, found.list.start as usize);
+    let list = scan.walk_array(|scan| {
+        spans.push(scan.take_value()?.0);
+        Ok::<_, MalformedJson>(())
+    });
+    (list.unwrap(), spans)
+}
+
+/// The body with the first entries of its list alone.
+fn shorten(body: &[u8], list: Span, entries: &[Span]) -> Bytes {
+    let end = entries.last().map_or(list.start + 1, |it| it.end);
+    [&body[..end as usize], &body[list.end as usize - 1..]]
+        .concat()
+        .into()
+}
+
+fn show(found: &Conversation) -> String {
+    format!("{found:?}")
+}
+
+fn index(format: Format, body: &Bytes, known: &KnownLists, owner: [u8; 16]) -> Conversation {
+    let known = Some((known, owner));
+    format.index_known_body(body.clone(), known).unwrap()
+}
+
+/// Sends a conversation step by step, and with an edit in its midst: each index is that of the body alone.
+fn check_growth(
+    format: Format,
+    body: &[u8],
+    step: usize,
+    edited: prop::sample::Index,
+) -> Result<(), TestCaseError> {
+    let body = pad(body);
+    let known = KnownLists::default();
+    let (list, spans) = entries(format, &body);
+    let mut sizes: Vec<usize> = (0..=spans.len()).step_by(step).collect();
+    sizes.extend([spans.len(), spans.len() / 2, spans.len()]);
+    for size in sizes {
+        let sent = shorten(&body, list, &spans[..size]);
+        let alone = format.index_body(sent.clone()).unwrap();
+        prop_assert_eq!(show(&index(format, &sent, &known, OWNER)), show(&alone));
+    }
+    // One byte of a text becomes another.
+    let letters: Vec<usize> = (list.range())
+        .filter(|at| body[*at].is_ascii_uppercase() && body[at - 1] == b' ')
+        .collect();
+    if !letters.is_empty() {
+        let mut other = body.clone();
+        other[letters[edited.index(letters.len())]] = b'#';
+        for sent in [other, body] {
+            let alone = format.index_body(sent.clone().into()).unwrap();
+            let found = index(format, &sent.into(), &known, OWNER);
+            prop_assert_eq!(show(&found), show(&alone));
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn known_chats_have_the_index_of_their_body(case in any_conversation(12), step in 1..4_usize, edited: prop::sample::Index) {
+        check_growth(Format::Chat, &case.body(), step, edited)?;
+    }
+
+    #[test]
+    fn known_messages_have_the_index_of_their_body(case in any_messages(12), step in 1..4_usize, edited: prop::sample::Index) {
+        check_growth(Format::Messages, &case.body, step, edited)?;
+    }
+
+    #[test]
+    fn known_responses_have_the_index_of_their_body(case in any_responses(12), step in 1..4_usize, edited: prop::sample::Index) {
+        check_growth(Format::Responses, &case.body, step, edited)?;
+    }
+}
+
+fn chat(messages: usize, marked: Option<usize>) -> Bytes {
+    let message = |at: usize| {
+        let part = match marked == Some(at) {
+            true => {
+                json!({"type": "text", "text": format!("Line {at}."), "cache_control": {"type": "ephemeral"}})
+            }
+            false => json!({"type": "text", "text": format!("Line {at}.")}),
+        };
+        json!({"role": "user", "content": [part]})
+    };
+    let messages: Vec<_> = (0..messages).map(message).collect();
+    pad(json!({ "messages": messages }).to_string().as_bytes()).into()
+}
+
+/// Changes what is kept, so that one sees what is copied.
+fn mark_kept(known: &KnownLists) {
+    for (_, list) in &mut known.kept.lock().lists {
+        list.items
+            .iter_mut()
+            .for_each(|it| it.read_by_program = true);
+    }
+}
+
+fn count_copied(found: &Conversation) -> usize {
+    found.items.iter().filter(|it| it.read_by_program).count()
+}
+
+#[test]
+fn a_list_is_known_to_who_has_sent_it_up_to_its_first_marker() {
+    let known = KnownLists::default();
+    index(Format::Chat, &chat(10, Some(8)), &known, OWNER);
+    mark_kept(&known);
+    let other = index(Format::Chat, &chat(12, None), &known, OTHER);
+    assert_eq!(count_copied(&other), 0);
+    let again = index(Format::Chat, &chat(12, None), &known, OWNER);
+    assert_eq!(count_copied(&again), 6);
+    // What was read now is known too.
+    mark_kept(&known);
+    let again = index(Format::Chat, &chat(14, None), &known, OWNER);
+    assert_eq!(count_copied(&again), 10);
+}
+
+#[test]
+fn what_is_kept_is_bounded() {
+    let known = KnownLists::default();
+    for owner in 0..32 {
+        index(Format::Chat, &chat(5_000, None), &known, [owner; 16]);
+    }
+    let kept = known.kept.lock();
+    let bytes: usize = kept.lists.iter().map(|(_, it)| it.bytes()).sum();
+    assert_eq!(bytes, kept.bytes);
+    assert!(bytes <= MAX_BYTES);
+    assert!(kept.lists.len() > 4);
+}
