@@ -24,7 +24,7 @@ const MIN_BODY: usize = 8 << 10;
 /// Entries that are always read: lists that begin with the same ones are of one conversation.
 const FIRST_ENTRIES: usize = 2;
 /// Bytes of all that is kept. The least recently used goes first.
-const MAX_BYTES: usize = 16 << 20;
+const MAX_BYTES: usize = 32 << 20;
 /// What was not used for so long goes with the next request.
 const MAX_IDLE: Duration = Duration::from_mins(10);
 
@@ -114,14 +114,10 @@ impl KnownList {
     /// Takes over what was indexed from its end to there.
     fn extend_to(&mut self, end: Progress, found: &Conversation) {
         let from = self.end;
-        let items = &found.items[from.items..end.items];
-        self.items.extend_from_slice(items);
-        let calls = &found.calls[from.calls..end.calls];
-        self.calls.extend_from_slice(calls);
-        let blocks = &found.blocks[from.blocks..end.blocks];
-        self.blocks.extend_from_slice(blocks);
-        let media = &found.media[from.media..end.media];
-        self.media.extend_from_slice(media);
+        append(&mut self.items, &found.items[from.items..end.items]);
+        append(&mut self.calls, &found.calls[from.calls..end.calls]);
+        append(&mut self.blocks, &found.blocks[from.blocks..end.blocks]);
+        append(&mut self.media, &found.media[from.media..end.media]);
         self.end = end;
     }
 
@@ -131,6 +127,14 @@ impl KnownList {
         found.blocks.extend_from_slice(&self.blocks);
         found.media.extend_from_slice(&self.media);
     }
+}
+
+/// Appends entries, with less room to spare than a vector takes by itself.
+fn append<T: Clone>(kept: &mut Vec<T>, more: &[T]) {
+    if kept.capacity() - kept.len() < more.len() {
+        kept.reserve_exact(more.len() + kept.len() / 8);
+    }
+    kept.extend_from_slice(more);
 }
 
 impl Default for KnownLists {
@@ -240,15 +244,21 @@ impl<'a> ListMemory<'a> {
     }
 
     /// Notes that an entry was read up to this byte. `carried`: see [`ListIndexer::carried_state`].
-    fn note_entry(&mut self, at: usize, found: &Conversation, carried: Option<u32>) {
+    fn note_entry(
+        &mut self,
+        at: usize,
+        found: &Conversation,
+        carried: Option<u32>,
+        has_markers: bool,
+    ) {
         self.entries += 1;
         if self.begin.is_none() || self.is_closed {
             return;
         }
-        // A client moves its cache markers on, and the members of an annotation do not reach the provider.
+        // Links refer to other entries, and a client moves its cache markers on.
         self.is_closed = !found.links.is_empty()
             || !found.annotations.is_empty()
-            || found.blocks[self.blocks..].iter().any(|it| it.marked);
+            || has_markers && found.blocks[self.blocks..].iter().any(|it| it.marked);
         self.blocks = found.blocks.len();
         if !self.is_closed
             && let Some(carried) = carried
@@ -288,6 +298,9 @@ pub(in crate::format) trait ListIndexer<'a> {
 
     fn read_entry(&mut self, scan: &mut JsonScanner<'a>) -> Result<(), IndexFailure>;
 
+    /// What is marked mostly has a cache marker.
+    const HAS_MARKERS: bool = true;
+
     /// What the next entries need of those before, beside the index. `None`: more than a number.
     fn carried_state(&self) -> Option<u32> {
         Some(0)
@@ -307,7 +320,7 @@ pub(in crate::format) trait ListIndexer<'a> {
             self.read_entry(scan)?;
             let carried = self.carried_state();
             let (memory, found) = self.parts();
-            memory.note_entry(scan.position(), found, carried);
+            memory.note_entry(scan.position(), found, carried, Self::HAS_MARKERS);
             Ok(())
         })?;
         let (memory, found) = self.parts();

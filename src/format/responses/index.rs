@@ -91,6 +91,9 @@ struct OpenItem {
 }
 
 impl<'a> ListIndexer<'a> for ResponsesIndexer<'a> {
+    // Mostly the texts of an answer with several, and images.
+    const HAS_MARKERS: bool = false;
+
     fn parts(&mut self) -> (&mut ListMemory<'a>, &mut Conversation) {
         (&mut self.memory, &mut self.found)
     }

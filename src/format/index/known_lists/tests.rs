@@ -146,6 +146,37 @@ fn a_list_is_known_to_who_has_sent_it_up_to_its_first_marker() {
 }
 
 #[test]
+fn each_format_knows_its_lists() {
+    let known = KnownLists::default();
+    for format in [Format::Chat, Format::Messages, Format::Responses] {
+        let entry = |at: usize| {
+            let (role, kind) = match (at % 2, format) {
+                (1, Format::Responses) => ("assistant", "output_text"),
+                (1, _) => ("assistant", "text"),
+                (_, Format::Responses) => ("user", "input_text"),
+                _ => ("user", "text"),
+            };
+            let part = json!({"type": kind, "text": format!("Line {at}.")});
+            json!({"role": role, "content": [part, part]})
+        };
+        let body = |entries: usize| {
+            let list: Vec<_> = (0..entries).map(entry).collect();
+            let name = match format {
+                Format::Responses => "input",
+                _ => "messages",
+            };
+            Bytes::from(pad(json!({ name: list }).to_string().as_bytes()))
+        };
+        index(format, &body(9), &known, OWNER);
+        mark_kept(&known);
+        let again = index(format, &body(11), &known, OWNER);
+        // The answer among the first entries of Responses ends behind them.
+        let known = if format == Format::Responses { 8 } else { 7 };
+        assert_eq!(count_copied(&again), known, "{format:?}");
+    }
+}
+
+#[test]
 fn what_is_kept_is_bounded() {
     let known = KnownLists::default();
     for owner in 0..32 {
