@@ -39,6 +39,8 @@ pub(crate) enum LoadKind {
     Open,
     /// One connection, streams without pauses: the first byte, and the whole.
     Stream,
+    /// Many connections with streams without pauses, closed loop: events a second.
+    Streams,
     /// A few paced streams: the delay added to each event.
     Events,
     /// Many paced streams: the processor time of each event.
@@ -143,6 +145,12 @@ impl Figures {
     pub(crate) fn ratio(&self, case: TableRow, figure: Figure) -> Option<f64> {
         let own = self.each(case, figure);
         quotient(own, self.each((NGINX, case.1, case.2), figure))
+    }
+
+    /// The ratio to the same load without a proxy, in the same round.
+    pub(crate) fn share(&self, case: TableRow, figure: Figure) -> Option<f64> {
+        let own = self.each(case, figure);
+        quotient(own, self.each((DIRECT, case.1, case.2), figure))
     }
 
     /// The ratio of these differences.

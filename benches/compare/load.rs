@@ -48,7 +48,7 @@ impl PeerLoad {
         let mode = match kind {
             LoadKind::Latency | LoadKind::Busy | LoadKind::Open => Mode::Whole,
             kind if kind.grows() => Mode::Whole,
-            LoadKind::Stream => Mode::Burst,
+            LoadKind::Stream | LoadKind::Streams => Mode::Burst,
             LoadKind::Events => Mode::Paced,
             LoadKind::Flood => Mode::Endless,
             _ => Mode::Held,
@@ -104,6 +104,7 @@ impl PeerLoad {
                 Ok(times(&answers, Figure::Median, Figure::Late))
             }
             LoadKind::Busy
+            | LoadKind::Streams
             | LoadKind::Growing
             | LoadKind::GrowingMessages
             | LoadKind::GrowingResponses => self.measure_throughput(peer, length).await,

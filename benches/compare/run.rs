@@ -100,7 +100,12 @@ fn plan(options: &Options) -> Vec<(LoadKind, BodySize)> {
         };
         plan.extend(kinds.iter().filter(|it| wants(**it)).map(|it| (*it, size)));
     }
-    let streams = [LoadKind::Events, LoadKind::Flood, LoadKind::Memory];
+    let streams = [
+        LoadKind::Streams,
+        LoadKind::Events,
+        LoadKind::Flood,
+        LoadKind::Memory,
+    ];
     plan.extend(
         streams
             .into_iter()
@@ -115,6 +120,7 @@ const fn turn_length(kind: LoadKind) -> Duration {
     Duration::from_millis(match kind {
         LoadKind::Latency => 300,
         LoadKind::Busy
+        | LoadKind::Streams
         | LoadKind::Growing
         | LoadKind::GrowingMessages
         | LoadKind::GrowingResponses => 800,

@@ -33,7 +33,8 @@ pub(crate) fn tables(found: &RunResults) -> String {
         let _ = writeln!(out, "\n**Conversations that grow: CPU each**\n");
         out += &growing(found);
     }
-    if measured(found, &[LoadKind::Events, LoadKind::Flood], SIZES[0].name) {
+    let events_kinds = [LoadKind::Streams, LoadKind::Events, LoadKind::Flood];
+    if measured(found, &events_kinds, SIZES[0].name) {
         let _ = writeln!(out, "\n**Streamed events**\n");
         out += &events(found);
     }
@@ -143,7 +144,13 @@ fn growing(found: &RunResults) -> String {
 }
 
 fn events(found: &RunResults) -> String {
-    let head = ["", "added to an event, median", "99 %", "CPU each"];
+    let head = [
+        "",
+        "added to an event, median",
+        "99 %",
+        "CPU each",
+        "32 streams without pauses, of the direct rate",
+    ];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for (name, _) in &found.peers {
         let case = |kind| (*name, kind, SIZES[0].name);
@@ -157,6 +164,7 @@ fn events(found: &RunResults) -> String {
                 Figure::EventCpu,
                 time,
             ),
+            share_of_direct(&found.figures, case(LoadKind::Streams), Figure::Rate),
         ]);
     }
     laid_out(&rows)
@@ -212,6 +220,16 @@ fn added(figures: &Figures, case: TableRow, figure: Figure) -> String {
 fn compared(figures: &Figures, case: TableRow, figure: Figure, show: fn(f64) -> String) -> String {
     let value = figures.median(case, figure).map(show);
     cell(figures, case, value, figures.ratio(case, figure))
+}
+
+/// What the peer reaches of the figure without a proxy, in the same rounds.
+fn share_of_direct(figures: &Figures, case: TableRow, figure: Figure) -> String {
+    cell(
+        figures,
+        case,
+        figures.share(case, figure).map(percent),
+        None,
+    )
 }
 
 fn plain(figures: &Figures, case: TableRow, figure: Figure, show: fn(f64) -> String) -> String {

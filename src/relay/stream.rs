@@ -84,7 +84,8 @@ pub fn stream_answer(
     if decoder.is_some() {
         head.headers.remove(CONTENT_ENCODING);
     }
-    let relay = StreamRelay {
+    // Boxed: it is moved with every event.
+    let relay = Box::new(StreamRelay {
         format: options.format,
         source,
         decoder,
@@ -94,7 +95,7 @@ pub fn stream_answer(
         footer,
         trailers: HeaderMap::new(),
         phase: Phase::Streaming,
-    };
+    });
     let frames = unfold(relay, |mut relay| async move {
         let frame = relay.next_frame().await?;
         Some((frame, relay))

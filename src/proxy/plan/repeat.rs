@@ -14,8 +14,8 @@ use parking_lot::Mutex;
 
 use super::{PlannedRequest, keep_cuts, level_limits, replan_request};
 use crate::{
-    conversation::edit::Edits, guard::Plan, provider::Target, proxy::FollowedConversation,
-    store::SessionId, unix_time::unix_ms_now,
+    conversation::edit::Edits, provider::Target, proxy::FollowedConversation, store::SessionId,
+    unix_time::unix_ms_now,
 };
 
 /// Requests that are remembered; beyond this the least recently used one is forgotten. One takes some kilobytes, and at
@@ -58,16 +58,11 @@ impl LastRequests {
             return;
         }
         let digest = inherited.lineage.digest_prompt(followed.conversation);
-        let last = LastRequest {
+        let mut last = LastRequest {
             session: inherited.session,
-            planned: PlannedRequest {
-                plan: Plan {
-                    edits: Edits::default(),
-                    ..planned.plan.clone()
-                },
-                ..planned.clone()
-            },
+            planned: planned.clone(),
         };
+        last.planned.plan.edits = Edits::default();
         self.0.lock().put(digest, Arc::new(last));
     }
 }
