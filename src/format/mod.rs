@@ -80,7 +80,7 @@ pub use self::{
     },
     answer_rewriter::{AnswerRewriter, EventAction, RewrittenAnswer, StreamEvent},
     errors::{error_body, other_kinds, refusal},
-    index::{KnownLists, KnownOf},
+    index::{KnownPrefixes, PrefixesOfAccount},
     request::{beta_header, block_binding},
     rules::{FormatRules, ReasoningPlace},
     text_request::{AnswerLimit, TextRequest},

@@ -58,6 +58,43 @@ pub(in crate::guard) struct Order {
     pub(in crate::guard) deep: &'static [(DeepCut, Reach)],
 }
 
+/// Why a request is cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Due {
+    /// It is not. What is cut was due in an earlier request of the conversation.
+    #[default]
+    No,
+    /// It is over its budget.
+    OverBudget,
+    /// It has room for the user's newest message, which was left out: a cut of what is old makes that room.
+    QuestionReturns,
+    /// It is near its budget, and a turn begins: a cut in the midst of the turn would cost the reasoning of that.
+    TurnBegins,
+    /// It is near its budget, and the provider's cache is gone: a cut costs nothing now.
+    ColdCache,
+    /// The settings have old results cleared before the budget is reached.
+    Early,
+}
+
+impl Due {
+    /// Whether the request does not fit, at least with the message that comes back.
+    pub(in crate::guard) const fn exceeds_budget(self) -> bool {
+        matches!(self, Self::OverBudget | Self::QuestionReturns)
+    }
+
+    /// In words, for the log.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::No => "an earlier request",
+            Self::OverBudget => "over budget",
+            Self::QuestionReturns => "the newest question returns",
+            Self::TurnBegins => "a turn begins",
+            Self::ColdCache => "cold cache",
+            Self::Early => "early clearing",
+        }
+    }
+}
+
 /// A cut by the bytes of messages, the settings and what the session remembers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::guard) enum MessageCut {

@@ -2,6 +2,7 @@ mod added_tools;
 mod attachments;
 mod compaction_requests;
 mod custom_calls;
+mod due;
 mod last_resorts;
 mod messages;
 mod recall_ids;

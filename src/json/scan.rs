@@ -106,8 +106,8 @@ impl<'a> JsonScanner<'a> {
         self.at
     }
 
-    /// Goes on at a byte behind, which must be behind a whole value.
-    pub const fn go_on_at(&mut self, at: usize) {
+    /// Goes on at a later byte, which must be the end of a value.
+    pub const fn skip_to(&mut self, at: usize) {
         self.at = at;
     }
 

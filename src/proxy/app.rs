@@ -15,7 +15,7 @@ use super::{
 use crate::{
     compaction::SummaryJobs,
     config::Config,
-    format::KnownLists,
+    format::KnownPrefixes,
     http::{
         admission::Clients,
         lease::Leases,
@@ -47,7 +47,7 @@ pub struct App {
     pub last_requests: Arc<LastRequests>,
     // All fields from here outlive a reload, except for `listening` and the clients' names of `sessions`.
     pub sessions: Sessions,
-    pub known_lists: Arc<KnownLists>,
+    pub known_prefixes: Arc<KnownPrefixes>,
     /// The calibration that new sessions begin with.
     pub ratios: Arc<TokenRatios>,
     pub reasoning: Arc<ReasoningBySession>,
@@ -98,7 +98,7 @@ impl App {
         Ok(Self {
             sessions,
             replica_sync: Arc::new(sync),
-            known_lists: Arc::default(),
+            known_prefixes: Arc::default(),
             ratios,
             reasoning: Arc::default(),
             last_requests: Arc::default(),

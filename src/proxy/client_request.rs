@@ -9,7 +9,7 @@ use super::{App, plan::LastRequest, request_options::RequestOptions};
 use crate::{
     conversation::{Conversation, Format, IndexError},
     error::Failure,
-    format::KnownOf,
+    format::PrefixesOfAccount,
     json::scan::{JsonKind, Span},
     session::InheritedSession,
     telemetry::record::RequestNotes,
@@ -104,9 +104,9 @@ impl ClientRequest {
 pub fn parse_request(
     format: Format,
     mut bytes: Bytes,
-    known: KnownOf<'_>,
+    prefixes: PrefixesOfAccount<'_>,
 ) -> Result<ParsedRequest, Failure> {
-    let indexed = format.index_known_body(bytes.clone(), known);
+    let indexed = format.index_known_body(bytes.clone(), prefixes);
     let (conversation, model, model_span, streams) = match indexed {
         Ok(conversation) => {
             let odd = conversation.odd_annotations();

@@ -100,8 +100,8 @@ pub async fn exchange_body(
     let (size, format) = (bytes.len(), incoming.format);
     let sender = identify_client(&incoming);
     let sender = app.sessions.tenants.derive_account(sender);
-    let known = Some((&*app.known_lists, *sender.as_bytes()));
-    let mut parsed = run_beside_tasks(size, || parse_request(format, bytes, known))?;
+    let prefixes = Some((&*app.known_prefixes, *sender.as_bytes()));
+    let mut parsed = run_beside_tasks(size, || parse_request(format, bytes, prefixes))?;
     record.set_model(&parsed.model);
 
     // 4. The model.

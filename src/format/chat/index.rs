@@ -25,7 +25,7 @@ use crate::{
                 self, IndexFailure, ReadContent, Role, SingleKeys, add_annotations,
                 check_item_count, check_plain_key, read_content,
             },
-            known_lists::{KnownOf, ListIndexer, ListMemory},
+            known_prefix::{ListIndexer, PrefixMemory, PrefixesOfAccount},
         },
         values::{skip_value, take_raw_text, take_text},
     },
@@ -51,14 +51,14 @@ pub fn index_body(body: Bytes) -> Result<Conversation, IndexError> {
     index_known_body(body, None)
 }
 
-/// The same, but for what is known of the list.
+/// The same, except that the known prefix of the list is copied.
 pub(in crate::format) fn index_known_body(
     body: Bytes,
-    known: KnownOf<'_>,
+    prefixes: PrefixesOfAccount<'_>,
 ) -> Result<Conversation, IndexError> {
     let mut indexer = ChatIndexer {
         body: &body,
-        memory: ListMemory::new(known, &body),
+        memory: PrefixMemory::new(prefixes, &body),
         found: Conversation::new_empty(Format::Chat, body.clone()),
         signs_call: false,
     };
@@ -70,14 +70,14 @@ pub(in crate::format) fn index_known_body(
 
 struct ChatIndexer<'a> {
     body: &'a [u8],
-    memory: ListMemory<'a>,
+    memory: PrefixMemory<'a>,
     found: Conversation,
     /// A call of the message that is being read has a signature.
     signs_call: bool,
 }
 
 impl<'a> ListIndexer<'a> for ChatIndexer<'a> {
-    fn parts(&mut self) -> (&mut ListMemory<'a>, &mut Conversation) {
+    fn parts(&mut self) -> (&mut PrefixMemory<'a>, &mut Conversation) {
         (&mut self.memory, &mut self.found)
     }
 

@@ -3,13 +3,13 @@
 pub(super) mod describe;
 mod guess;
 pub(super) mod indexing;
-pub(super) mod known_lists;
+pub(super) mod known_prefix;
 pub(crate) mod media;
 pub(super) mod sealed;
 
 use bytes::Bytes;
 
-pub use self::known_lists::{KnownLists, KnownOf};
+pub use self::known_prefix::{KnownPrefixes, PrefixesOfAccount};
 use super::{chat, messages, responses};
 use crate::conversation::{Conversation, Format, IndexError};
 
@@ -23,16 +23,16 @@ impl Format {
         self.index_known_body(body, None)
     }
 
-    /// The same, faster where the list begins as one that the same owner has sent before: see [`KnownLists`].
+    /// The same, faster where the list has a known prefix: see [`KnownPrefixes`].
     ///
     /// # Errors
     /// The same.
     pub fn index_known_body(
         self,
         body: Bytes,
-        known: KnownOf<'_>,
+        prefixes: PrefixesOfAccount<'_>,
     ) -> Result<Conversation, IndexError> {
-        in_format!(self, index::index_known_body(body, known))
+        in_format!(self, index::index_known_body(body, prefixes))
     }
 
     /// A body with messages in the place of the proxy's own compaction entries; `None` where it has none.

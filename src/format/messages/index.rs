@@ -22,7 +22,7 @@ use crate::{
                 self, IndexFailure, ReadContent, Role, SingleKeys, add_annotations,
                 check_item_count,
             },
-            known_lists::{KnownOf, ListIndexer, ListMemory},
+            known_prefix::{ListIndexer, PrefixMemory, PrefixesOfAccount},
         },
         values::{skip_value, take_raw_text},
     },
@@ -40,14 +40,14 @@ pub fn index_body(body: Bytes) -> Result<Conversation, IndexError> {
     index_known_body(body, None)
 }
 
-/// The same, but for what is known of the list.
+/// The same, except that the known prefix of the list is copied.
 pub(in crate::format) fn index_known_body(
     body: Bytes,
-    known: KnownOf<'_>,
+    prefixes: PrefixesOfAccount<'_>,
 ) -> Result<Conversation, IndexError> {
     let mut indexer = MessagesIndexer {
         body: &body,
-        memory: ListMemory::new(known, &body),
+        memory: PrefixMemory::new(prefixes, &body),
         found: Conversation::new_empty(Format::Messages, body.clone()),
         served: HashSet::new(),
         called_by_program: HashSet::new(),
@@ -60,7 +60,7 @@ pub(in crate::format) fn index_known_body(
 
 struct MessagesIndexer<'a> {
     body: &'a [u8],
-    memory: ListMemory<'a>,
+    memory: PrefixMemory<'a>,
     found: Conversation,
     /// Ids of what the server runs.
     served: HashSet<&'a [u8]>,
@@ -69,7 +69,7 @@ struct MessagesIndexer<'a> {
 }
 
 impl<'a> ListIndexer<'a> for MessagesIndexer<'a> {
-    fn parts(&mut self) -> (&mut ListMemory<'a>, &mut Conversation) {
+    fn parts(&mut self) -> (&mut PrefixMemory<'a>, &mut Conversation) {
         (&mut self.memory, &mut self.found)
     }
 

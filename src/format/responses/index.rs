@@ -25,7 +25,7 @@ use crate::{
         index::{
             describe::describe_item,
             indexing::{self, IndexFailure, Role, add_annotations, check_item_count},
-            known_lists::{KnownOf, ListIndexer, ListMemory},
+            known_prefix::{ListIndexer, PrefixMemory, PrefixesOfAccount},
         },
         values::has_type,
     },
@@ -36,11 +36,11 @@ use crate::{
 /// in their place: no provider knows them.
 pub(in crate::format) fn index_known_body(
     body: Bytes,
-    known: KnownOf<'_>,
+    prefixes: PrefixesOfAccount<'_>,
 ) -> Result<Conversation, IndexError> {
     match unfold_body(&body) {
-        Some(unfolded) => index_entries(unfolded, known),
-        None => index_entries(body, known),
+        Some(unfolded) => index_entries(unfolded, prefixes),
+        None => index_entries(body, prefixes),
     }
 }
 
@@ -53,10 +53,10 @@ pub(in crate::format) fn unfold_body(body: &Bytes) -> Option<Bytes> {
 }
 
 /// Indexes a request body as it came.
-fn index_entries(body: Bytes, known: KnownOf<'_>) -> Result<Conversation, IndexError> {
+fn index_entries(body: Bytes, prefixes: PrefixesOfAccount<'_>) -> Result<Conversation, IndexError> {
     let mut indexer = ResponsesIndexer {
         body: &body,
-        memory: ListMemory::new(known, &body),
+        memory: PrefixMemory::new(prefixes, &body),
         found: Conversation::new_empty(Format::Responses, body.clone()),
         answer: None,
         followers: Followers::default(),
@@ -71,7 +71,7 @@ fn index_entries(body: Bytes, known: KnownOf<'_>) -> Result<Conversation, IndexE
 
 struct ResponsesIndexer<'a> {
     body: &'a [u8],
-    memory: ListMemory<'a>,
+    memory: PrefixMemory<'a>,
     found: Conversation,
     /// The answer whose entries are being read. Its blocks and calls are the last ones of `found`.
     answer: Option<OpenItem>,
@@ -91,10 +91,7 @@ struct OpenItem {
 }
 
 impl<'a> ListIndexer<'a> for ResponsesIndexer<'a> {
-    // Mostly the texts of an answer with several, and images.
-    const HAS_MARKERS: bool = false;
-
-    fn parts(&mut self) -> (&mut ListMemory<'a>, &mut Conversation) {
+    fn parts(&mut self) -> (&mut PrefixMemory<'a>, &mut Conversation) {
         (&mut self.memory, &mut self.found)
     }
 

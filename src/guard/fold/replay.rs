@@ -11,6 +11,7 @@
 mod budgets;
 mod clear;
 mod cut;
+mod due;
 mod kept_units;
 mod last_resorts;
 mod question;
@@ -38,7 +39,7 @@ use crate::{
             vocabulary::Vocabulary,
         },
         inject::placed_injections::{InjectedWeight, with_injected},
-        order::{ORDER, RequestCut},
+        order::{Due, ORDER, RequestCut},
         request::{estimate::sum_tokens, measured_request::MeasuredRequest, view::RequestView},
         shrink::{
             clear::{self as clearing, Clearing},
@@ -84,6 +85,8 @@ pub(in crate::guard) struct Replay<'a> {
     vocabulary: Vocabulary,
     /// A request was over its budget before any deep cut: tool definitions get shorter with it, if they may.
     pub(in crate::guard) shortens_tools: bool,
+    /// Why the request that is planned is cut.
+    pub(in crate::guard) due: Due,
 }
 
 /// A conversation at one moment of its replay.
@@ -145,6 +148,7 @@ pub(in crate::guard) fn replay_conversation<'a>(
         texts: RemovableTexts::new(removable, clearing::least_freed(&view.policy)),
         vocabulary: Vocabulary::default(),
         shortens_tools: false,
+        due: Due::No,
         cuts,
     };
     replay.prepare_clearing();
@@ -219,9 +223,7 @@ impl Replay<'_> {
             self.weights.drop_injections_before(unit, &state);
         }
         self.note.tell_folded(&state.folded);
-        let is_quiet =
-            self.budgets.early.is_none() && self.texts.is_empty() && !self.knowledge.is_cold;
-        if is_quiet && self.is_below_least_mark() {
+        if self.texts.is_empty() && !self.may_be_due() {
             return state;
         }
         // If the replay begins within the pinned start, no text was sent before.
@@ -272,11 +274,6 @@ impl Replay<'_> {
         now.state
     }
 
-    /// Whether no request of the conversation was ever large enough for a cut.
-    fn is_below_least_mark(&self) -> bool {
-        self.weights.sum_uncut(&self.note) <= self.find_least_mark()
-    }
-
     /// Makes a cut of a request, if it is due.
     fn try_cut(&mut self, cut: RequestCut, request: Request, now: &mut Moment) {
         let Request { at, newest, .. } = request;
@@ -288,15 +285,19 @@ impl Replay<'_> {
             RequestCut::ShortenTools => {
                 self.shortens_tools |= excess > 0 && now.state.survived == 0;
             }
-            RequestCut::ClearEarly => self.clear_early(at, newest, now),
+            RequestCut::ClearEarly => {
+                if self.clear_early(at, newest, now) && request.is_last {
+                    self.due = Due::Early;
+                }
+            }
             RequestCut::LeaveOutTexts => self.leave_out_texts(at, now),
             RequestCut::CutDeeply => {
-                let is_due = self.return_question(request, now)
-                    || excess > 0
-                    || self.is_due_where_turn_begins(at, now)
-                    || request.is_last && self.is_due_cold(at, now);
-                if is_due {
-                    self.make_deep_cut(at, newest, now);
+                let (due, question) = self.find_due(request, now);
+                if let Some(question) = question {
+                    self.return_question(at, question, now);
+                }
+                if due != Due::No && self.make_deep_cut(request, due, now) && request.is_last {
+                    self.due = due;
                 }
             }
             RequestCut::DropLedger => self.drop_ledger(at, now),
@@ -348,11 +349,6 @@ impl Replay<'_> {
             let tokens = self.weights.of_unit(at, &now.state);
             now.live = now.live.saturating_add(tokens);
         }
-    }
-
-    /// Whether a request whose cache is gone is cut though it fits.
-    fn is_due_cold(&self, at: usize, now: &Moment) -> bool {
-        self.knowledge.is_cold && !self.meets(self.budgets.middle(at), now)
     }
 
     /// Leaves annotated texts out while the request at `at` is over its budget.

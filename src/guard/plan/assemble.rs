@@ -125,6 +125,7 @@ pub(in crate::guard) fn assemble_plan(
             tokens: removed,
             new: is_new_cut,
         }),
+        due: fit.replay.due,
         course: course.map(|course| course.number),
         tools: tools.in_list.union(tools.in_entry),
         has_tools_entry: !tools.in_entry.is_empty(),

@@ -11,6 +11,7 @@ use crate::{
         },
         grammar::lint::BrokenRules,
         inject::injections::ToolSet,
+        order::Due,
         request::{
             answer_cap::AnswerCap,
             answer_place::AnswerPlace,
@@ -45,6 +46,8 @@ pub struct Report {
     /// Old tool results, arguments and images that became placeholders. They are not in `truncated`.
     pub cleared: Option<Cleared>,
     pub folded: Option<FoldReport>,
+    /// Why the request is cut, if it is cut anew.
+    pub due: Due,
     /// The number of the course whose preface stands in the request.
     pub course: Option<u32>,
     /// The proxy's tools that were added to the client's.

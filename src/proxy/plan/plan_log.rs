@@ -46,6 +46,7 @@ pub fn log_cuts(session: SessionId, planned: &PlannedRequest) {
     if planned.mode != GuardMode::Guard {
         return;
     }
+    let due = report.due.name();
     log_texts(session, planned);
     let mut cuts = report.truncated.iter().filter(|cut| cut.new);
     for cut in cuts.by_ref().take(LOGGED_CUTS) {
@@ -75,7 +76,8 @@ pub fn log_cuts(session: SessionId, planned: &PlannedRequest) {
     if let Some(cleared) = report.cleared.as_ref().filter(|cleared| cleared.new) {
         let (results, inputs, media) = (cleared.results, cleared.inputs, cleared.media);
         tracing::warn!(
-            %session, results, inputs, media, estimated_tokens = cleared.tokens, budget_tokens = report.budget.tokens,
+            %session, results, inputs, media, due, estimated_tokens = cleared.tokens,
+            budget_tokens = report.budget.tokens,
             "old tool rounds were cleared: {results} results, {inputs} inputs, {media} media, about {} tokens in all",
             cleared.tokens
         );
@@ -86,7 +88,7 @@ pub fn log_cuts(session: SessionId, planned: &PlannedRequest) {
         let (messages, tokens) = (folded.messages, folded.tokens);
         let (kept, came) = (folded.kept, folded.came);
         tracing::warn!(
-            %session, messages, kept, of = came, estimated_tokens = tokens,
+            %session, messages, kept, of = came, due, estimated_tokens = tokens,
             budget_tokens = report.budget.tokens,
             "a conversation was folded: {messages} messages, about {tokens} tokens; kept {kept} of {came}"
         );

@@ -188,6 +188,7 @@ async fn a_long_history_is_folded_at_a_few_places() {
     for line in lines {
         assert!(line["messages"].as_u64().unwrap() > 0);
         assert!(line["estimated_tokens"].as_u64().unwrap() > 0);
+        assert_eq!(line["due"], "over budget");
         let count = |name: &str| line[name].as_u64().unwrap();
         assert_eq!(count("kept") + count("messages"), count("of"));
         let said = format!("kept {} of {}", count("kept"), count("of"));
@@ -240,6 +241,7 @@ async fn old_tool_rounds_are_cleared_seldom_and_each_clear_is_logged() {
     let lines = log.lines("were cleared");
     assert_eq!(lines.len(), clears);
     for line in lines {
+        assert_eq!(line["due"], "early clearing");
         assert!(line["results"].as_u64().unwrap() > 0);
         assert!(line["estimated_tokens"].as_u64().unwrap() > 0);
     }

@@ -8,7 +8,7 @@ use crate::{
         IndexError, Item, annotation,
     },
     format::{
-        index::{KnownOf, describe::describe_item},
+        index::{PrefixesOfAccount, describe::describe_item},
         values::{ReadResult, skip_value, take_text},
     },
     json::{
@@ -19,7 +19,7 @@ use crate::{
 
 pub(in crate::format) fn index_known_body(
     body: Bytes,
-    _: KnownOf<'_>,
+    _: PrefixesOfAccount<'_>,
 ) -> Result<Conversation, IndexError> {
     let mut indexer = Indexer {
         body: &body,

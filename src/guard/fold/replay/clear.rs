@@ -12,10 +12,7 @@ use crate::{
 impl Replay<'_> {
     /// Finds what results and media become if they are cleared, if anything may be.
     pub(super) fn prepare_clearing(&mut self) {
-        let may_clear = self.knowledge.kept_memory().cut.is_some()
-            || self.knowledge.is_cold
-            || self.budgets.early.is_some()
-            || !self.is_below_least_mark();
+        let may_clear = self.knowledge.kept_memory().cut.is_some() || self.may_be_due();
         if !may_clear || !self.view.policy.settings.clear.enabled {
             return;
         }
@@ -33,13 +30,13 @@ impl Replay<'_> {
         self.budgets.take_off_fixed(freed);
     }
 
-    /// Clears old results, but no media, if the settings ask for it before the budget is reached.
-    pub(super) fn clear_early(&mut self, at: usize, newest: usize, now: &mut Moment) {
+    /// Clears old results, but no media, if the settings ask for it before the budget is reached. Returns whether it did.
+    pub(super) fn clear_early(&mut self, at: usize, newest: usize, now: &mut Moment) -> bool {
         let Some(early) = &self.budgets.early else {
-            return;
+            return false;
         };
         if self.meets(early.find_mark(self.budgets.most(at)), now) {
-            return;
+            return false;
         }
         let recent = self.clearing.recent_units(at);
         let open = now.kept.list_open(newest).iter().copied();
@@ -49,12 +46,14 @@ impl Replay<'_> {
             .collect();
         let freed = open.iter().map(|&unit| self.weights.clearable(unit));
         let freed = freed.fold(0, u32::saturating_add);
-        if freed >= early.least_freed {
+        let is_enough = freed >= early.least_freed;
+        if is_enough {
             self.drop_reasoning(at + 1, now);
             // The words that the cut before took out of sight are told of it alone.
             self.settle_ledger(now);
             open.into_iter().for_each(|unit| self.clear_unit(unit, now));
         }
+        is_enough
     }
 
     /// Whether a unit before `limit` becomes smaller as it is cleared, and is none of the `recent`.

@@ -5,13 +5,13 @@ use std::{
     ops::{Range, RangeInclusive},
 };
 
-use super::{Moment, Replay};
+use super::{Moment, Replay, Request};
 use crate::{
     config::CutOrder,
     conversation::units::{self, Unit, UnitKind},
     guard::{
         fold::vocabulary::WordId,
-        order::{DeepCut, ORDER, Reach},
+        order::{DeepCut, Due, ORDER, Reach},
         shrink::shortened_messages::ShortenedMessages,
     },
     json::{scan::Span, text},
@@ -23,24 +23,25 @@ const TAIL_SHARE: u32 = 10;
 const MAX_WORD_BYTES: usize = 100;
 
 impl<'a> Replay<'a> {
-    /// Makes the request that ended at unit `at` fit, and leaves room for the next ones. Units from `newest` on stay.
-    pub(super) fn make_deep_cut(&mut self, at: usize, newest: usize, now: &mut Moment) {
+    /// Makes a request fit, and leaves room for the next ones. Units from `newest` on stay. Returns whether anything was cut.
+    pub(super) fn make_deep_cut(&mut self, request: Request, due: Due, now: &mut Moment) -> bool {
+        let Request { at, newest, .. } = request;
         if now.kept.list_unpinned(newest).is_empty() && now.kept.list_open(newest).is_empty() {
-            return;
+            return false;
         }
         let most = self.budgets.most(at);
         let goal = self.budgets.goal(at, self.find_low_water(at));
         self.rules.settle_alternation(at);
         let counts = now.kept.count_before(newest);
-        let is_over = self.over(at, now) > 0;
-        if !is_over && !self.can_free(at, newest, goal, now) {
-            return;
+        let must_fit = due.exceeds_budget();
+        if !must_fit && !self.can_free(at, newest, goal, now) {
+            return false;
         }
         self.drop_reasoning(at + 1, now);
         // The words of the cut before stay if this one takes nothing.
-        if is_over && (now.stuck == Some(counts) || !self.can_free(at, newest, goal, now)) {
+        if must_fit && (now.stuck == Some(counts) || !self.can_free(at, newest, goal, now)) {
             now.stuck = Some(counts).filter(|_| !self.meets(most, now));
-            return;
+            return false;
         }
         self.read_words(at, now);
         now.state.bare = false;
@@ -63,6 +64,7 @@ impl<'a> Replay<'a> {
             self.budgets.end_tolerance();
         }
         now.ledger_is_due = true;
+        true
     }
 
     /// Whether the oldest goes, whatever it is worth.

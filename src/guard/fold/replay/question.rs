@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::{Moment, Replay, Request};
+use super::{Moment, Replay, due::ReturningQuestion};
 use crate::{
     conversation::units::{Unit, UnitKind},
     guard::fold::cut_state::CutState,
@@ -72,39 +72,54 @@ impl Replay<'_> {
         self.view.units[unit].kind == UnitKind::User && now.kept.is_of_newest_turn(unit)
     }
 
-    /// Takes the user's newest message back that was left out for one large step, where the request has room for it beside
-    /// its newest step, and a cut of what is old makes that room. That cut follows, so that what was sent before changes with
-    /// a cut only. Returns whether one is due for it.
-    pub(super) fn return_question(&mut self, request: Request, now: &mut Moment) -> bool {
-        let Request { at, newest, .. } = request;
-        let Some((unit, before, after)) = self.find_returning(at, newest, now) else {
-            return false;
-        };
+    /// Finds the user's newest message that was left out for one large step, where the request has room for it beside its
+    /// newest step, and a cut of what is old makes that room. That cut follows, so that what was sent before changes with a
+    /// cut only.
+    pub(super) fn find_returning_question(
+        &self,
+        at: usize,
+        newest: usize,
+        now: &mut Moment,
+    ) -> Option<ReturningQuestion> {
+        let question = self.find_question_with_room(at, newest, now)?;
         let live = now.live;
-        now.live = live.saturating_add(self.weights.of_whole_unit(unit));
+        now.live = live.saturating_add(self.weights.of_whole_unit(question.unit));
         let goal = self.budgets.goal(at, self.find_low_water(at));
-        if self.over(at, now) == 0 || !self.can_free(at, newest, goal, now) {
-            now.live = live;
-            return false;
-        }
+        let is_due = self.over(at, now) > 0 && self.can_free(at, newest, goal, now);
+        now.live = live;
+        is_due.then_some(question)
+    }
+
+    /// Takes a question back into what is sent.
+    pub(super) fn return_question(
+        &mut self,
+        at: usize,
+        question: ReturningQuestion,
+        now: &mut Moment,
+    ) {
+        let ReturningQuestion {
+            unit,
+            before,
+            after,
+        } = question;
+        now.live = now.live.saturating_add(self.weights.of_whole_unit(unit));
         self.read_words(at, now);
         // No state remembers whether it was cleared.
         (now.state.folded[unit], now.state.cleared[unit]) = (false, false);
         self.count_words(unit, false, 1, &mut now.visible);
         now.kept.return_user(unit, before, after);
         self.note.tell_folded(&now.state.folded);
-        true
     }
 
     /// The newest message that was left out of the newest turn, with the units before and after it, if it may stand between
     /// these and fits beside the newest step. What was left out of annotated texts is not remembered of what is gone, so that
     /// none with such texts comes back: a replica without the state could find another cut.
-    fn find_returning(
+    fn find_question_with_room(
         &self,
         at: usize,
         newest: usize,
         now: &Moment,
-    ) -> Option<(usize, Option<usize>, usize)> {
+    ) -> Option<ReturningQuestion> {
         let all = self.view.units;
         let unit = now.kept.find_gone_question()?;
         let conversation = self.view.conversation;
@@ -122,8 +137,11 @@ impl Replay<'_> {
         let stands = |&it: &usize| !now.state.folded[it] && all[it].kind != UnitKind::System;
         let before = (self.view.count_pinned()..unit).rev().find(stands);
         let after = (unit + 1..=at).find(stands)?;
-        self.rules
-            .may_return(before, unit, Some(after))
-            .then_some((unit, before, after))
+        let may_return = self.rules.may_return(before, unit, Some(after));
+        may_return.then_some(ReturningQuestion {
+            unit,
+            before,
+            after,
+        })
     }
 }

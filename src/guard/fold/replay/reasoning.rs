@@ -140,23 +140,6 @@ impl Replay<'_> {
         (sum_from(0), sum_from(self.reasoning.left_out_until))
     }
 
-    /// Whether a request that fits is cut because a turn begins with it. A new turn needs little of the reasoning so far; in
-    /// the midst of a tool loop, the cut would cost the model the reasoning of the running round.
-    pub(super) fn is_due_where_turn_begins(&self, at: usize, now: &Moment) -> bool {
-        let unit = &self.view.units[at];
-        let begins_turn = unit.is_user() && !unit.stays;
-        begins_turn && self.binds_reasoning(at) && !self.meets(self.budgets.middle(at), now)
-    }
-
-    /// The least raw tokens from which on a request may be cut.
-    pub(super) fn find_least_mark(&self) -> u32 {
-        let lowest = self.budgets.lowest();
-        if self.reasoning.is_empty() {
-            return lowest;
-        }
-        (f64::from(lowest) * (1.0 + self.budgets.low_water) / 2.0) as u32
-    }
-
     /// How full the cut of a request that ends at unit `at` leaves the room beside what is fixed.
     pub(super) fn find_low_water(&self, at: usize) -> f64 {
         if self.binds_reasoning(at) {
@@ -168,7 +151,7 @@ impl Replay<'_> {
 
     /// Whether a request that ends at unit `at` has reasoning that a change would cost. Later reasoning does not count: a
     /// replay in a longer conversation finds the same cuts.
-    fn binds_reasoning(&self, at: usize) -> bool {
+    pub(super) fn binds_reasoning(&self, at: usize) -> bool {
         self.reasoning.first <= at
     }
 }

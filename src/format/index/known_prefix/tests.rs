@@ -1,8 +1,10 @@
+use std::sync::Arc;
+
 use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::{KnownLists, MAX_BYTES};
+use super::{KnownPrefixes, MAX_BYTES, index_bytes};
 use crate::{
     conversation::{Conversation, Format},
     json::scan::{JsonScanner, MalformedJson, Span},
@@ -12,10 +14,10 @@ use crate::{
     },
 };
 
-const OWNER: [u8; 16] = [1; 16];
+const ACCOUNT: [u8; 16] = [1; 16];
 const OTHER: [u8; 16] = [2; 16];
 
-/// A body as large as those whose begin is looked up.
+/// A body as large as those whose prefix is looked up.
 fn pad(body: &[u8]) -> Vec<u8> {
     let end = body.iter().rposition(|it| *it == b'}').unwrap();
     let padding = format!(",\"padding\":\"{}\"", "x".repeat(super::MIN_BODY));
@@ -46,8 +48,8 @@ fn show(found: &Conversation) -> String {
     format!("{found:?}")
 }
 
-fn index(format: Format, body: &Bytes, known: &KnownLists, owner: [u8; 16]) -> Conversation {
-    let known = Some((known, owner));
+fn index(format: Format, body: &Bytes, known: &KnownPrefixes, account: [u8; 16]) -> Conversation {
+    let known = Some((known, account));
     format.index_known_body(body.clone(), known).unwrap()
 }
 
@@ -59,14 +61,14 @@ fn check_growth(
     edited: prop::sample::Index,
 ) -> Result<(), TestCaseError> {
     let body = pad(body);
-    let known = KnownLists::default();
+    let known = KnownPrefixes::default();
     let (list, spans) = entries(format, &body);
     let mut sizes: Vec<usize> = (0..=spans.len()).step_by(step).collect();
     sizes.extend([spans.len(), spans.len() / 2, spans.len()]);
     for size in sizes {
         let sent = shorten(&body, list, &spans[..size]);
         let alone = format.index_body(sent.clone()).unwrap();
-        prop_assert_eq!(show(&index(format, &sent, &known, OWNER)), show(&alone));
+        prop_assert_eq!(show(&index(format, &sent, &known, ACCOUNT)), show(&alone));
     }
     // One byte of a text becomes another.
     let letters: Vec<usize> = (list.range())
@@ -77,7 +79,7 @@ fn check_growth(
         other[letters[edited.index(letters.len())]] = b'#';
         for sent in [other, body] {
             let alone = format.index_body(sent.clone().into()).unwrap();
-            let found = index(format, &sent.into(), &known, OWNER);
+            let found = index(format, &sent.into(), &known, ACCOUNT);
             prop_assert_eq!(show(&found), show(&alone));
         }
     }
@@ -118,11 +120,11 @@ fn chat(messages: usize, marked: Option<usize>) -> Bytes {
 }
 
 /// Changes what is kept, so that one sees what is copied.
-fn mark_kept(known: &KnownLists) {
-    for (_, list) in &mut known.kept.lock().lists {
-        list.items
-            .iter_mut()
-            .for_each(|it| it.read_by_program = true);
+fn mark_kept(known: &KnownPrefixes) {
+    for (_, (prefix, _)) in &mut known.kept.lock().prefixes {
+        let prefix = Arc::get_mut(prefix).unwrap();
+        let mut items = prefix.items.iter_mut();
+        items.by_ref().for_each(|it| it.read_by_program = true);
     }
 }
 
@@ -132,22 +134,22 @@ fn count_copied(found: &Conversation) -> usize {
 
 #[test]
 fn a_list_is_known_to_who_has_sent_it_up_to_its_first_marker() {
-    let known = KnownLists::default();
-    index(Format::Chat, &chat(10, Some(8)), &known, OWNER);
+    let known = KnownPrefixes::default();
+    index(Format::Chat, &chat(10, Some(8)), &known, ACCOUNT);
     mark_kept(&known);
     let other = index(Format::Chat, &chat(12, None), &known, OTHER);
     assert_eq!(count_copied(&other), 0);
-    let again = index(Format::Chat, &chat(12, None), &known, OWNER);
+    let again = index(Format::Chat, &chat(12, None), &known, ACCOUNT);
     assert_eq!(count_copied(&again), 6);
     // What was read now is known too.
     mark_kept(&known);
-    let again = index(Format::Chat, &chat(14, None), &known, OWNER);
+    let again = index(Format::Chat, &chat(14, None), &known, ACCOUNT);
     assert_eq!(count_copied(&again), 10);
 }
 
 #[test]
 fn each_format_knows_its_lists() {
-    let known = KnownLists::default();
+    let known = KnownPrefixes::default();
     for format in [Format::Chat, Format::Messages, Format::Responses] {
         let entry = |at: usize| {
             let (role, kind) = match (at % 2, format) {
@@ -167,9 +169,9 @@ fn each_format_knows_its_lists() {
             };
             Bytes::from(pad(json!({ name: list }).to_string().as_bytes()))
         };
-        index(format, &body(9), &known, OWNER);
+        index(format, &body(9), &known, ACCOUNT);
         mark_kept(&known);
-        let again = index(format, &body(11), &known, OWNER);
+        let again = index(format, &body(11), &known, ACCOUNT);
         // The answer among the first entries of Responses ends behind them.
         let known = if format == Format::Responses { 8 } else { 7 };
         assert_eq!(count_copied(&again), known, "{format:?}");
@@ -178,13 +180,22 @@ fn each_format_knows_its_lists() {
 
 #[test]
 fn what_is_kept_is_bounded() {
-    let known = KnownLists::default();
-    for owner in 0..32 {
-        index(Format::Chat, &chat(5_000, None), &known, [owner; 16]);
+    let known = KnownPrefixes::default();
+    for account in 0..32 {
+        index(Format::Chat, &chat(5_000, None), &known, [account; 16]);
     }
     let kept = known.kept.lock();
-    let bytes: usize = kept.lists.iter().map(|(_, it)| it.bytes()).sum();
+    let prefixes = kept.prefixes.iter();
+    let bytes: usize = prefixes
+        .map(|(_, (it, _))| index_bytes(it.first_end, it.end))
+        .sum();
     assert_eq!(bytes, kept.bytes);
     assert!(bytes <= MAX_BYTES);
-    assert!(kept.lists.len() > 4);
+    assert!((4..32).contains(&kept.prefixes.len()));
+    drop(kept);
+    // One that is too long pushes none out.
+    let count = || known.kept.lock().prefixes.len();
+    let before = count();
+    index(Format::Chat, &chat(50_000, None), &known, ACCOUNT);
+    assert_eq!(count(), before);
 }
