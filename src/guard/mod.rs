@@ -44,6 +44,7 @@ pub use self::{
         sent_history::SentHistory,
     },
     grammar::{outline::OutlineItem, prompt_placement::may_prompt},
+    inject::placed_injections::{LeftOut, LeftOutReasoning},
     order::Due,
     plan::{
         course::{find_course_boundary, list_removed_messages, preface_fit_check, weigh_before},

@@ -71,6 +71,15 @@ pub struct ReasoningBySession {
     unread: Mutex<LruCache<SessionId, Vec<u64>>>,
 }
 
+/// Answers whose reasoning a model cannot read.
+#[derive(Clone, Debug, Default)]
+pub struct ForeignReasoning {
+    /// The places of these answers; the last range may have no end.
+    pub places: Vec<Range<u32>>,
+    /// The newest answer is one of them.
+    pub has_newest: bool,
+}
+
 /// Where reasoning does not fit any more, in the conversation that begins so.
 #[derive(Clone, Debug)]
 struct ReasoningGap {
@@ -159,23 +168,29 @@ impl ReasoningBySession {
         }
     }
 
-    /// The places of answers whose reasoning the `reader` cannot read. The model `last` gave the session's last answer,
-    /// or is to give the first one.
+    /// The answers whose reasoning the `reader` cannot read. The model `last` gave the session's last answer, or is to give the
+    /// first one.
     pub fn list_foreign(
         &self,
         session: SessionId,
         last: &Maker,
         reader: &Maker,
-    ) -> Vec<Range<u32>> {
+    ) -> ForeignReasoning {
         let mut sessions = self.makers.lock();
-        let Some(parts) = sessions.get(&session).filter(|parts| !parts.is_empty()) else {
-            let all = 0..u32::MAX;
-            return Vec::from_iter(reader.is_foreign_to(last).then_some(all));
-        };
+        let only = [Answered {
+            from: 0,
+            by: last.clone(),
+        }];
+        let known = sessions.get(&session).filter(|parts| !parts.is_empty());
+        let parts = known.map_or(&only[..], |parts| parts);
+        // The last part has no end yet.
         let ends = parts[1..].iter().map(|part| part.from).chain([u32::MAX]);
-        let parts = parts.iter().zip(ends);
-        let foreign = parts.filter(|(part, _)| reader.is_foreign_to(&part.by));
-        foreign.map(|(part, end)| part.from..end).collect()
+        let is_foreign = |part: &Answered| reader.is_foreign_to(&part.by);
+        let foreign = parts.iter().zip(ends).filter(|(part, _)| is_foreign(part));
+        ForeignReasoning {
+            places: foreign.map(|(part, end)| part.from..end).collect(),
+            has_newest: parts.last().is_some_and(is_foreign),
+        }
     }
 }
 
@@ -224,7 +239,7 @@ mod tests {
         let (home, away) = (maker("a", "gpt-6"), maker("b", "gpt-6"));
         let list = |last: &Maker, reader: &Maker| {
             let foreign = makers.list_foreign(session, last, reader);
-            let ends = foreign.iter().map(|it| (it.start, it.end));
+            let ends = foreign.places.iter().map(|it| (it.start, it.end));
             ends.collect::<Vec<_>>()
         };
         assert_eq!(list(&home, &home), []);

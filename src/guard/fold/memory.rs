@@ -13,7 +13,10 @@ use crate::{
             sent_history::{SentChanges, SentHistory},
         },
         grammar::role_alternation,
-        inject::injections::{Injections, Summary},
+        inject::{
+            injections::{Injections, Summary},
+            placed_injections::UnusableReasoning,
+        },
         request::{
             answer_cap::{AnswerHistory, PastAnswers},
             answer_place::{AnswerPlace, count_places},
@@ -214,6 +217,13 @@ impl SessionKnowledge {
         match known.filter(|_| self.messages > 0 && !self.is_cold) {
             Some(ids) => ids.go_on(self.count_sent_messages(), offered),
             None => NamedIds::all(offered),
+        }
+    }
+
+    pub(in crate::guard) fn unusable_reasoning(&self) -> UnusableReasoning<'_> {
+        UnusableReasoning {
+            foreign: &self.foreign,
+            is_refused: self.leaves_out_reasoning,
         }
     }
 

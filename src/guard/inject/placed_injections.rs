@@ -8,12 +8,11 @@ mod injected_weight;
 mod sent_tools;
 mod stale_reasoning;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ops::Range,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(in crate::guard) use self::injected_weight::{InjectedGap, InjectedWeight, with_injected};
+pub(in crate::guard) use self::stale_reasoning::UnusableReasoning;
+pub use self::stale_reasoning::{LeftOut, LeftOutReasoning};
 use crate::{
     conversation::{Author, ItemPlace, edit::Edits, units},
     guard::{
@@ -32,8 +31,7 @@ use crate::{
 /// Everything injected into a request: records at their places, and the schemas of the proxy's tools.
 pub(in crate::guard) struct PlacedInjections<'a> {
     view: RequestView<'a>,
-    /// Places of answers whose reasoning is left out.
-    foreign: &'a [Range<u32>],
+    unusable: UnusableReasoning<'a>,
     places: Vec<PlacedRecords<'a>>,
     /// Records without a place in this conversation.
     unplaced: usize,
@@ -77,8 +75,7 @@ pub(in crate::guard) struct InsertedRecords {
     pub(in crate::guard) outline: Vec<OutlineItem>,
     /// Records that cannot stand at their places.
     pub(in crate::guard) records_left_out: usize,
-    /// Answers without their reasoning.
-    pub(in crate::guard) reasoning_left_out: usize,
+    pub(in crate::guard) reasoning_left_out: LeftOutReasoning,
 }
 
 /// A change of what the client sent, such as a record that is put back.
@@ -104,7 +101,7 @@ impl<'a> PlacedInjections<'a> {
     pub(in crate::guard) fn find_places(
         view: RequestView<'a>,
         injections: &'a Injections,
-        foreign: &'a [Range<u32>],
+        unusable: UnusableReasoning<'a>,
         epoch: AnswerPlace,
     ) -> Self {
         let find_schemas = |tools: &'a Option<InjectedTools>| {
@@ -113,7 +110,7 @@ impl<'a> PlacedInjections<'a> {
         };
         let mut this = Self {
             view,
-            foreign,
+            unusable,
             places: Vec::new(),
             unplaced: 0,
             schemas: find_schemas(&injections.tools),
@@ -220,7 +217,7 @@ impl<'a> PlacedInjections<'a> {
         if let Some(schemas) = self.listed_schemas(kept, is_cut) {
             schemas.insert_schemas(edits);
         }
-        let (mut left_out, mut reasoning_left_out) = (self.unplaced, 0);
+        let (mut left_out, mut reasoning_left_out) = (self.unplaced, LeftOutReasoning::default());
         let mut after: BTreeMap<usize, OutlineAfter> = BTreeMap::new();
         let mut turns = Edits::default();
         let mut calls: BTreeMap<usize, u32> = BTreeMap::new();
@@ -256,25 +253,19 @@ impl<'a> PlacedInjections<'a> {
                     place,
                     round: records.rounds,
                 };
-                let mut drops_reasoning = self.is_stale(made, epoch) || self.is_joined(records);
-                let mut echo = self.edit_echoed_answer(records, stands, drops_reasoning);
-                if (echo.left_out > 0 || echo.moved)
-                    && !drops_reasoning
-                    && self.view.refuses_stale_reasoning()
-                {
-                    // The answer is not sent as it was made.
-                    drops_reasoning = true;
-                    echo = self.edit_echoed_answer(records, stands, true);
-                }
+                let reason = self.find_reason(made, Some(records), stands, epoch);
+                let echo = self.edit_echoed_answer(records, stands, reason.is_some());
                 edits.merge(echo.edits);
-                reasoning_left_out += usize::from(drops_reasoning && records.has_echo());
+                if let Some(reason) = reason.filter(|_| records.has_echo()) {
+                    reasoning_left_out.add(reason);
+                }
                 left_out += echo.left_out;
                 *calls.entry(answer).or_default() += echo.calls;
                 let results = (0..echo.results).map(|_| OutlineItem::InjectedResult);
                 after.entry(answer).or_default().direct.extend(results);
             }
         }
-        reasoning_left_out += self.leave_out_reasoning(kept, &removed, epoch, edits);
+        self.leave_out_reasoning(kept, &removed, epoch, edits, &mut reasoning_left_out);
         // Edits at one place keep this order.
         order.insert_moved(self.view.conversation, edits);
         edits.merge(turns);

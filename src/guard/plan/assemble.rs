@@ -86,9 +86,12 @@ pub(in crate::guard) fn assemble_plan(
     let epoch = history.epoch;
     let moved = epoch != knowledge.history.epoch;
     let injected = match moved && !knowledge.injections.records.is_empty() {
-        true => {
-            &PlacedInjections::find_places(view, &knowledge.injections, &knowledge.foreign, epoch)
-        }
+        true => &PlacedInjections::find_places(
+            view,
+            &knowledge.injections,
+            knowledge.unusable_reasoning(),
+            epoch,
+        ),
         false => injected,
     };
     let inserted = injected.insert_records(&kept, is_cut, folding.order, epoch, &mut edits);

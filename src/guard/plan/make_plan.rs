@@ -153,8 +153,12 @@ fn plan_with_tools(
         scale: knowledge.token_scale(),
     };
     let epoch = knowledge.history.epoch;
-    let injected =
-        PlacedInjections::find_places(view, &knowledge.injections, &knowledge.foreign, epoch);
+    let injected = PlacedInjections::find_places(
+        view,
+        &knowledge.injections,
+        knowledge.unusable_reasoning(),
+        epoch,
+    );
     let limits = knowledge.limits(&view.policy);
     let mut cuts =
         MessageCuts::cut_messages(view, measured.tokens.clone(), Some(&injected), &limits);

@@ -10,7 +10,7 @@ use crate::{
             sent_history::SentHistory,
         },
         grammar::lint::BrokenRules,
-        inject::injections::ToolSet,
+        inject::{injections::ToolSet, placed_injections::LeftOutReasoning},
         order::Due,
         request::{
             answer_cap::AnswerCap,
@@ -58,8 +58,8 @@ pub struct Report {
     pub has_provider_summary: bool,
     /// Records that cannot stand at their places. Records of folded messages do not count.
     pub records_left_out: usize,
-    /// Answers whose reasoning is left out, since something before it was changed after it was made.
-    pub reasoning_left_out: usize,
+    /// Answers whose reasoning is left out, and why.
+    pub reasoning_left_out: LeftOutReasoning,
     /// Raw tokens of the request as it came, and as it goes out.
     pub raw_before: u32,
     pub raw_after: u32,
@@ -143,7 +143,7 @@ impl Report {
             ("dropped", self.folded.map(|folded| folded.messages)),
             (
                 "thinking-left-out",
-                Some(self.reasoning_left_out).filter(|count| *count > 0),
+                Some(self.reasoning_left_out.count()).filter(|count| *count > 0),
             ),
             ("clamped", cap.map(|cap| cap.sent as usize)),
             ("reserve", held.map(|budget| budget.reserve as usize)),
@@ -225,6 +225,7 @@ impl StandBackReason {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::guard::inject::placed_injections::LeftOut;
 
     #[test]
     fn the_actions_header_lists_what_was_done() {
@@ -265,7 +266,15 @@ mod tests {
             report.format_actions(),
             "truncated=1, cleared=5, dropped=14, clamped=2512"
         );
-        report.reasoning_left_out = 4;
+        for reason in [
+            LeftOut::Stale,
+            LeftOut::Stale,
+            LeftOut::Stale,
+            LeftOut::Foreign,
+        ] {
+            report.reasoning_left_out.add(reason);
+        }
+        assert_eq!(report.reasoning_left_out.describe(), "stale=3, foreign=1");
         assert_eq!(
             report.format_actions(),
             "truncated=1, cleared=5, dropped=14, thinking-left-out=4, clamped=2512"

@@ -23,7 +23,7 @@ fn turn(nth: usize) -> [Value; 2] {
 /// A step with a thought, of which most is the result of a call.
 fn step(nth: usize) -> [Value; 2] {
     let (id, thinking) = (format!("c{nth}"), format!("Thought {nth}."));
-    let result = format!("Result {nth}. {}", "All is well. ".repeat(20));
+    let result = format!("Result {nth}. {}", "All is well. ".repeat(60));
     [
         json!({"role": "assistant", "content": [
             {"type": "thinking", "thinking": thinking, "signature": "s"},

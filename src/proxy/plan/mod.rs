@@ -52,7 +52,10 @@ use crate::{
     },
     recovery::tool::{RecallCount, RecallSource},
     relay::{ModelAnswer, PrecedingText},
-    session::{InheritedSession, ReasoningMemory, SessionState, reasoning_by_session::Maker},
+    session::{
+        InheritedSession, ReasoningMemory, SessionState,
+        reasoning_by_session::{ForeignReasoning, Maker},
+    },
     telemetry::trace::OpenSpan,
     unix_time::unix_ms_now,
 };
@@ -96,7 +99,7 @@ pub fn plan_request(
     let foreign = find_foreign_reasoning(followed, home, target);
     // If reasoning is bound, only the newest may stay, without a gap.
     let is_bound = policy.profile.past_reasoning == PastReasoning::Refused;
-    let begins_anew = is_bound && foreign.last().is_some_and(|last| last.end == u32::MAX);
+    let begins_anew = is_bound && foreign.has_newest;
     write_out_foreign_block(followed, target, &mut compaction);
     let knowledge = SessionKnowledge {
         new_summary: compaction.new_summary(),
@@ -110,7 +113,7 @@ pub fn plan_request(
                 .find_gap(inherited.session, &inherited.lineage)
                 .into_iter()
                 .collect(),
-            false => foreign,
+            false => foreign.places,
         },
         ..recall_for_target(app, inherited, target)
     };
@@ -411,21 +414,21 @@ fn reasoning_for_target(
     })
 }
 
-/// The places of answers whose reasoning another provider, or a model of another family, has signed or encrypted. It is of no
-/// use to the target, which may refuse it.
+/// The answers whose reasoning another provider, or a model of another family, has signed or encrypted. It is of no use to the
+/// target, which may refuse it.
 fn find_foreign_reasoning(
     followed: FollowedConversation<'_>,
     home: &Target,
     target: &Target,
-) -> Vec<Range<u32>> {
+) -> ForeignReasoning {
     let session = followed.session;
     let last = find_last_maker(&session.inherited).unwrap_or_else(|| target_maker(home));
     let makers = &session.app.reasoning;
     let foreign = makers.list_foreign(session.inherited.session, &last, &target_maker(target));
-    match foreign.is_empty() || !followed.conversation.has_sealed_reasoning() {
-        true => Vec::new(),
-        false => foreign,
+    if foreign.places.is_empty() || !followed.conversation.has_sealed_reasoning() {
+        return ForeignReasoning::default();
     }
+    foreign
 }
 
 /// Who gave the session's last answer.

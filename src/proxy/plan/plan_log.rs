@@ -93,6 +93,13 @@ pub fn log_cuts(session: SessionId, planned: &PlannedRequest) {
             "a conversation was folded: {messages} messages, about {tokens} tokens; kept {kept} of {came}"
         );
     }
+    let left_out = &report.reasoning_left_out;
+    if left_out.count() > 0 {
+        let (answers, reasons) = (left_out.count(), left_out.describe());
+        tracing::debug!(
+            %session, answers, reasons, "thinking was left out of {answers} answers: {reasons}"
+        );
+    }
     if let Some(guard::StandBackReason::Unsound(broken)) = report.stood_back {
         tracing::error!(
             %session, ?broken, "guard plan is unsound; forwarding the request as it came"

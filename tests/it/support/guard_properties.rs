@@ -282,7 +282,7 @@ fn untouched_bytes(before: &Conversation, after: &Conversation, plan: &Plan, con
                 + cleared.len()
                 + folds
                 + shortened(plan).len()
-                + plan.report.reasoning_left_out,
+                + plan.report.reasoning_left_out.count(),
         "{context}: {}",
         odd.len()
     );

@@ -1,6 +1,10 @@
-//! Leaves reasoning out of the client's answers that does not stand behind what it was made for.
+//! Leaves out the reasoning of earlier answers that the provider would refuse or cannot use. [`PlacedInjections::find_reason`]
+//! is the one place that says why.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 use super::{PlacedInjections, PlacedRecords};
 use crate::{
@@ -8,61 +12,134 @@ use crate::{
     guard::request::answer_place::{AnswerPlace, count_places},
 };
 
+/// Reasoning that is of no use to the target, by what the session knows.
+#[derive(Clone, Copy)]
+pub(in crate::guard) struct UnusableReasoning<'a> {
+    /// Places of the answers whose reasoning the target cannot read.
+    pub(in crate::guard) foreign: &'a [Range<u32>],
+    /// The provider refused the reasoning made before the epoch.
+    pub(in crate::guard) is_refused: bool,
+}
+
+/// Why the reasoning of an answer is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LeftOut {
+    /// The proxy has changed something before the answer since the model made it, and the model binds its reasoning to that.
+    Stale,
+    /// Another provider, or a model of another family, made it: the target cannot read it.
+    Foreign,
+    /// The client sends it joined with the reasoning of tool rounds, which the proxy puts back before the answer.
+    Joined,
+    /// What the proxy puts back into the answer is at another place than the model wrote it.
+    Moved,
+    /// The provider refused the reasoning of this conversation.
+    Refused,
+}
+
+/// Answers without their reasoning, by the reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeftOutReasoning(BTreeMap<LeftOut, usize>);
+
+impl LeftOut {
+    /// The word for the log.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stale => "stale",
+            Self::Foreign => "foreign",
+            Self::Joined => "joined",
+            Self::Moved => "moved",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+impl LeftOutReasoning {
+    pub(in crate::guard) fn add(&mut self, reason: LeftOut) {
+        *self.0.entry(reason).or_default() += 1;
+    }
+
+    pub fn count(&self) -> usize {
+        self.0.values().sum()
+    }
+
+    /// `stale=3, foreign=1`; empty if nothing is left out.
+    pub fn describe(&self) -> String {
+        let reasons = self.0.iter();
+        let reasons = reasons.map(|(reason, count)| format!("{}={count}", reason.name()));
+        reasons.collect::<Vec<_>>().join(", ")
+    }
+}
+
 impl PlacedInjections<'_> {
-    /// Whether the reasoning of an answer is left out: it is stale, or another provider's.
-    pub(super) fn is_stale(&self, made: AnswerPlace, epoch: AnswerPlace) -> bool {
-        let is_foreign = || {
-            self.foreign
-                .iter()
-                .any(|places| places.contains(&made.place))
-        };
-        self.view.leaves_out(made, epoch) || is_foreign()
+    /// Why the reasoning of the answer made at `made` is left out; `None` if the answer keeps it. `records`: what the proxy puts
+    /// back at the answer. Reasoning made before `epoch` is stale.
+    pub(super) fn find_reason(
+        &self,
+        made: AnswerPlace,
+        records: Option<&PlacedRecords<'_>>,
+        stands: bool,
+        epoch: AnswerPlace,
+    ) -> Option<LeftOut> {
+        let is_foreign = self
+            .unusable
+            .foreign
+            .iter()
+            .any(|places| places.contains(&made.place));
+        if is_foreign {
+            return Some(LeftOut::Foreign);
+        }
+        if !self.view.refuses_stale_reasoning() {
+            return None;
+        }
+        if made < epoch {
+            return Some(match self.unusable.is_refused {
+                true => LeftOut::Refused,
+                false => LeftOut::Stale,
+            });
+        }
+        let records = records?;
+        let reasoning = self.view.conversation.format.rules().reasoning;
+        if records.follows_rounds && reasoning.is_beside_blocks() {
+            return Some(LeftOut::Joined);
+        }
+        if !records.has_echo() {
+            return None;
+        }
+        let echo = self.edit_echoed_answer(records, stands, false);
+        (echo.left_out > 0 || echo.moved).then_some(LeftOut::Moved)
     }
 
-    /// Whether the client sends the reasoning of an answer joined with that of rounds before it, so that it is stale from
-    /// the beginning.
-    pub(super) fn is_joined(&self, records: &PlacedRecords<'_>) -> bool {
-        records.follows_rounds
-            && self
-                .view
-                .conversation
-                .format
-                .rules()
-                .reasoning
-                .is_beside_blocks()
-            && self.view.refuses_stale_reasoning()
-    }
-
-    /// Leaves stale reasoning out of the answers that are `kept` and not `removed`, but for those whose records are put
-    /// into them. Returns how many.
+    /// Leaves reasoning out of the answers that are `kept` and not `removed`, except for those into which records are put back.
     pub(super) fn leave_out_reasoning(
         &self,
         kept: &[bool],
         removed: &BTreeSet<usize>,
         epoch: AnswerPlace,
         edits: &mut Edits,
-    ) -> usize {
-        if !self.view.refuses_stale_reasoning() && self.foreign.is_empty() {
-            return 0;
+        left_out: &mut LeftOutReasoning,
+    ) {
+        if !self.view.refuses_stale_reasoning() && self.unusable.foreign.is_empty() {
+            return;
         }
         let conversation = self.view.conversation;
         let places = count_places(conversation);
         let with_records = self.places.iter().filter_map(|it| Some((it.answer?, it)));
         let with_records: BTreeMap<usize, &PlacedRecords<'_>> = with_records.collect();
-        let stale = conversation.items.iter().enumerate().filter(|&(at, _)| {
-            let records = with_records.get(&at);
+        for (at, message) in conversation.items.iter().enumerate() {
+            let records = with_records.get(&at).copied();
+            let has_echo = records.is_some_and(PlacedRecords::has_echo);
+            if !kept[at] || removed.contains(&at) || has_echo {
+                continue;
+            }
             let made = AnswerPlace {
                 place: places[at],
                 round: records.map_or(0, |records| records.rounds),
             };
-            let is_joined = || records.is_some_and(|records| self.is_joined(records));
-            kept[at]
-                && (self.is_stale(made, epoch) || is_joined())
-                && !removed.contains(&at)
-                && !records.is_some_and(|records| records.has_echo())
-        });
-        stale
-            .filter(|(_, message)| conversation.leave_out_reasoning(message, edits))
-            .count()
+            if let Some(reason) = self.find_reason(made, records, false, epoch)
+                && conversation.leave_out_reasoning(message, edits)
+            {
+                left_out.add(reason);
+            }
+        }
     }
 }

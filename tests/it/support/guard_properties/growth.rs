@@ -108,8 +108,8 @@ impl WireFormat {
             // Thinking may be all that a cut leaves out.
             let thinking = last_plan
                 .as_ref()
-                .map(|plan| plan.report.reasoning_left_out);
-            let forgets = with.report.reasoning_left_out > thinking.unwrap_or(0);
+                .map(|plan| plan.report.reasoning_left_out.count());
+            let forgets = with.report.reasoning_left_out.count() > thinking.unwrap_or(0);
             cuts += usize::from(cut || clears || left_out);
             super::question_stays(&conversation, &out, window, profile.name);
             let after = self.index(out);
