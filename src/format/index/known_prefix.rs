@@ -29,9 +29,9 @@ const MIN_BODY: usize = 8 << 10;
 /// Entries that are always read. Their digest finds the rest of the prefix.
 const FIRST_ENTRIES: usize = 2;
 /// Bytes of all prefixes. The least recently used one goes first.
-const MAX_BYTES: usize = 32 << 20;
+const MAX_BYTES: usize = 16 << 20;
 /// Bytes of one prefix; a longer one is not kept.
-const MAX_PREFIX_BYTES: usize = MAX_BYTES / 8;
+const MAX_PREFIX_BYTES: usize = MAX_BYTES / 4;
 /// A prefix that was not used for so long goes when another one is looked up or kept.
 const MAX_IDLE: Duration = Duration::from_mins(10);
 /// Keys of cache markers. A client moves its markers on, so that the next request spells an entry with one in another way.
