@@ -1,4 +1,5 @@
-//! Leaves reasoning out of the client's answers that does not stand behind what it was made for.
+//! Leaves stale reasoning out of the client's answers: reasoning that is no longer behind the messages for which it was
+//! made, or that another provider made.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +10,7 @@ use crate::{
 };
 
 impl PlacedInjections<'_> {
-    /// Whether the reasoning of an answer is left out: it is stale, or another provider's.
+    /// Whether the reasoning of an answer is left out: it is stale, or another provider made it.
     pub(super) fn is_stale(&self, made: AnswerPlace, epoch: AnswerPlace) -> bool {
         let is_foreign = || {
             self.foreign
@@ -19,8 +20,8 @@ impl PlacedInjections<'_> {
         self.view.leaves_out(made, epoch) || is_foreign()
     }
 
-    /// Whether the client sends the reasoning of an answer joined with that of rounds before it, so that it is stale from
-    /// the beginning.
+    /// Whether the client sends the reasoning of an answer joined with that of the rounds before it. Such reasoning is stale
+    /// from the beginning.
     pub(super) fn is_joined(&self, records: &PlacedRecords<'_>) -> bool {
         records.follows_rounds
             && self
@@ -33,8 +34,8 @@ impl PlacedInjections<'_> {
             && self.view.refuses_stale_reasoning()
     }
 
-    /// Leaves stale reasoning out of the answers that are `kept` and not `removed`, but for those whose records are put
-    /// into them. Returns how many.
+    /// Leaves stale reasoning out of the answers that are `kept` and not `removed`. Answers that are edited for records are
+    /// skipped: these edits leave it out. Returns the number of answers.
     pub(super) fn leave_out_reasoning(
         &self,
         kept: &[bool],
