@@ -123,7 +123,8 @@ impl CompactionStep {
         })
     }
 
-    /// Has the session keep a summary of the provider's own as a text, since it cannot go back as it came.
+    /// Replaces the provider's own summary in the session's memory by its text, since its block cannot be sent back as it
+    /// came.
     pub fn write_out_summary(&mut self, format: Format) {
         let summary = self.memory.summary.take();
         self.memory.summary = summary.map(|summary| summary.write_out(format));

@@ -38,10 +38,10 @@ const MAX_ANSWER_BYTES: usize = 4 << 20;
 pub enum SummaryAsk {
     /// A text about a transcript.
     OfTranscript,
-    /// A text about the conversation: it begins as the conversation's requests do, so that the provider's cache may have that
-    /// beginning.
+    /// A text about the conversation. The request begins as the conversation's own requests do, so that the provider's
+    /// prompt cache may have that prefix.
     OfConversation,
-    /// The provider's own summary of the conversation, which begins so too.
+    /// The provider's own summary of the conversation. Its request begins as the conversation's requests do too.
     OfProvider,
 }
 
@@ -64,8 +64,8 @@ pub struct SummaryJob<C> {
     /// The edits with which the conversation was sent.
     pub edits: Edits,
     pub range: SummaryRange,
-    /// The provider is asked for a summary of its own of all before this message, counted as the range's boundary is; its
-    /// model for another one of the range if it makes none.
+    /// If set, the provider is asked for its own summary of all messages before this one, counted as the range's boundary
+    /// is. If the provider makes none, then its model is asked for a summary of the range.
     pub safe_cut: Option<u32>,
     pub summariser: Summariser,
     pub target: Target,
@@ -99,7 +99,7 @@ enum JobError {
     Bad(#[from] BadAnswer),
     #[error("the summary model answered with status {0}")]
     Refused(u16),
-    /// `is_unknown`: the error names the member that asks for it.
+    /// `is_unknown`: the error names the member that asks for the summary, so the provider does not know it.
     #[error("the provider makes no summary of this request")]
     NotMade { is_unknown: bool },
     #[error("the answer is longer than {MAX_ANSWER_BYTES} bytes")]
@@ -175,8 +175,8 @@ impl<C: SummaryClient> SummaryJob<C> {
         }
     }
 
-    /// The summary that the provider makes on demand; `None` where it makes none. A provider that does not know how is not
-    /// asked again.
+    /// Asks the provider for its own summary; `None` if it makes none. A provider that does not support such summaries is
+    /// not asked again.
     async fn ask_provider(
         &self,
         trace: &Trace,
@@ -286,7 +286,8 @@ impl<C: SummaryClient> SummaryJob<C> {
         }
     }
 
-    /// Why the provider refuses a request for a summary of its own. One that is not to be had for now is asked for again.
+    /// Judges why the provider refused to make its own summary. A summary that is only unavailable for now is asked for
+    /// again later.
     async fn judge_refusal(&self, answer: Response<Body>) -> Result<JobError, JobError> {
         let status = answer.status();
         let (text, _) = self.read_answer(answer).await?;

@@ -26,7 +26,7 @@ use crate::{
 const MAX_JOBS: NonZeroUsize = NonZeroUsize::new(128).expect("not zero");
 /// Requests that may store the outcome of one job.
 const MAX_FOLLOWERS: usize = 16;
-/// Models that are logged once for their unknown window.
+/// Most models whose unknown window is logged, each once.
 const MAX_WARNED: usize = 1_024;
 
 /// Resolves to the outcome of a job, or to an error if the job ended without one.
@@ -195,7 +195,7 @@ impl SummaryJobs {
         self.state.lock().backoff.is_paused(subject, Instant::now())
     }
 
-    /// A request of the subject used a summary, which ends its pause.
+    /// Ends the pause of a subject, since one of its requests used a summary.
     pub fn mark_used(&self, subject: &BackoffSubject) {
         self.state.lock().backoff.reset(subject);
     }

@@ -5,11 +5,11 @@
 //! requests and checks the answers. The steps of the exchange decide when a request begins a summary or waits for one;
 //! they also send and store.
 //!
-//! Each branch of a conversation has one summary job at a time. The state of the generation that began the job names it
-//! as [`PendingJob`], and later generations inherit that. The [`JobOutcome`] is stored beside the session until the
-//! next request of the branch takes it over. A conversation that was edited before that generation inherits another
-//! state, and so another summary or none. A job that was lost with its process is given up after [`LOST_AFTER`]
-//! generations. A later summary includes the earlier one.
+//! Each branch of a conversation has one summary job at a time. The state of the generation that began the job names it as
+//! [`PendingJob`], and later generations inherit this state. The [`JobOutcome`] is stored with the session until the next
+//! request of the branch takes it over. A conversation that was edited before that generation inherits another state, and so
+//! another summary or none. A job that was lost with its process is given up after [`LOST_AFTER`] generations. A later
+//! summary includes the earlier one.
 
 mod compaction_step;
 mod job;

@@ -1,10 +1,11 @@
-//! A summary that the provider makes on demand, of a conversation whose model binds its thinking to what stood before it.
+//! A summary that the provider makes on demand, of a conversation whose model binds its thinking to the messages before it.
 //!
-//! The block of such a summary is to the model what it stands for. Thinking behind it stays valid if the provider summarised
-//! exactly the beginning of what was sent, up to an answer. So the request for it is the one that was just sent, cut before an
-//! answer that was made under what is sent now, and what stands behind that is not changed.
+//! To the model, the block of such a summary counts as the messages that it replaces. Thinking after the block stays valid
+//! if the provider summarised exactly the beginning of what was sent, up to an answer. Therefore the request for the summary
+//! is the request that was just sent, cut before an answer that was made under what is sent now. Everything after the cut
+//! stays unchanged.
 //!
-//! What is not known to be safe is summarised by the model, as other conversations are.
+//! If no such cut is known to be safe, then the model summarises the conversation, as it does other conversations.
 
 use bytes::Bytes;
 
@@ -25,8 +26,9 @@ use crate::{
 /// Largest block in bytes: a session's state holds it.
 const MAX_BYTES: usize = 48 << 10;
 
-/// Where the provider may be asked to summarise up to: the first safe place from `least` on, counted without system messages.
-/// `plan`: by which the conversation was sent. `is_answered`: the answer to it may be the first message behind the summary.
+/// Finds the end of the part that the provider may be asked to summarise: the first safe place from `least` on, counted
+/// without system messages. `plan` is the plan by which the conversation was sent. `is_answered`: the answer to the
+/// conversation may be the first message after the summary.
 pub fn find_safe_cut(
     conversation: &Conversation,
     plan: &Plan,
@@ -40,7 +42,7 @@ pub fn find_safe_cut(
     let least = least.max(plan.history.first_answer()).max(1);
     let units = units::split_units(conversation);
     let pinned = units::find_pinned_end(&units);
-    // What may not go, or is needed by what stays.
+    // Whether a unit may not be left out, or is needed by a unit that stays.
     let holds = |at: usize| {
         let (unit, item) = (&units[at], &conversation.items[units[at].messages.start]);
         let is_kept = at >= pinned && !unit.is_removable() || unit.kind == UnitKind::Other;
@@ -54,7 +56,8 @@ pub fn find_safe_cut(
         let mut bonds = units[..until].iter().filter_map(|unit| unit.bond);
         bonds.any(|bond| bond.last >= until)
     };
-    // Nothing may stand between the summary and the answer.
+    // No prompt or tool round of the proxy may be at the cut, between the summary and the answer. No tools of the proxy may
+    // be there or before the cut.
     let is_free = |cut: u32| {
         !injections.records.iter().any(|record| match record.what {
             InjectionContent::Tools { .. } => record.place <= cut,
@@ -81,8 +84,8 @@ pub fn find_safe_cut(
     places.find(|&cut| cut >= least && is_free(cut))
 }
 
-/// The request for a summary of all before `cut`, by the edits with which the conversation was sent. `None` where the format
-/// has no such request, or where it would not be the beginning of what was sent.
+/// Builds the request for a summary of all messages before `cut`, with the edits with which the conversation was sent.
+/// `None` if the format has no such request, or if the request would not be the beginning of what was sent.
 pub(super) fn build_request(
     conversation: &Conversation,
     edits: &Edits,
@@ -112,10 +115,10 @@ pub(super) fn build_request(
     is_beginning.then_some(asking.body)
 }
 
-/// The block of an answer.
+/// Reads the summary block of an answer.
 ///
 /// # Errors
-/// It is no summary, or not one that can be kept.
+/// If the answer holds no summary, or one that is too large to keep.
 pub(super) fn read_block(
     format: Format,
     answer: &[u8],

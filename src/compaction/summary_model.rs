@@ -34,7 +34,7 @@ pub struct Summariser {
     pub room: u32,
     /// Largest summary, in tokens.
     pub max_tokens: u32,
-    /// Tokens that an answer may have beside the summary: the thinking of a model that thinks by default.
+    /// Tokens that an answer may have in addition to the summary: the thinking of a model that thinks by default.
     pub thinking_tokens: u32,
     pub language: Language,
     /// Counts the texts of the conversation and of the summary.
@@ -48,9 +48,9 @@ pub struct Summariser {
 /// The configured summary model, else the target that answered the conversation. The session's
 /// `seed` orders the candidates.
 ///
-/// SECURITY: the client's credentials are for the provider of its conversation. They are never sent to a configured
-/// model at another provider: such a candidate is passed over. So is a candidate that does not speak the `format` of
-/// the conversation.
+/// SECURITY: the client's credentials are for the provider of its conversation. They are never sent to a configured model at
+/// another provider: such a candidate is passed over. A candidate that does not support the `format` of the conversation is
+/// passed over too.
 pub fn choose_summary_model(
     registry: &Registry,
     settings: &CompactionConfig,

@@ -9,7 +9,7 @@ use crate::{
 /// A summary must replace at least the budget divided by this to be worth its price.
 const LEAST_SHARE: u32 = 10;
 
-/// A request that is compacted by a summary has at least so many raw tokens.
+/// A request that is compacted by a summary has at least this many raw tokens.
 const LEAST_COMPACTED: u32 = 1_000;
 
 /// The part before the newest steps, which a summary replaces.
@@ -42,7 +42,8 @@ pub fn find_summary_range(
     let boundary = guard::find_course_boundary(conversation, policy)?;
     let course = injections.course.as_ref().map(|course| course.boundary);
     let summary = injections.summary.as_ref().map(|summary| summary.boundary);
-    // What the guard left out right behind the task is covered too; kept messages between folds are not.
+    // The messages that the guard left out directly after the task are covered too. Messages that it kept between folds are
+    // not covered.
     let first = memory.list_left_out().first().cloned();
     let folded = first.filter(|span| span.start <= 1).map(|span| span.end);
     let covered = course.max(summary).max(folded);

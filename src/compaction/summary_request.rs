@@ -34,7 +34,7 @@ pub(super) fn cut_at_boundary(
     // A sent request has no annotations, but the edits do not remove them.
     let mut edits = Edits::default();
     part.take_out_annotations(&mut edits);
-    // A system entry may not stand before the user message that follows.
+    // A bound system entry is not valid before the user message that is appended.
     let bound = part.items.iter().rev().take_while(|item| item.is_bound);
     let first_bound = part.items.len() - bound.count();
     if first_bound < part.items.len() && !part.truncate_list(first_bound, &mut edits) {

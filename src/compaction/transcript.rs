@@ -66,7 +66,8 @@ struct TranscriptEntry {
     text: String,
 }
 
-/// All messages and calls of the conversation, without system messages but for the note of an earlier compaction.
+/// Lists all messages and calls of the conversation, except system messages; of these, only the note of an earlier
+/// compaction is listed.
 fn list_entries(part: &Conversation, key: &str) -> Vec<TranscriptEntry> {
     let mut entries = Vec::new();
     let messages = part.items.iter();

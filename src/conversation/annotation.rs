@@ -21,7 +21,7 @@ pub(crate) const ANNOTATION_KEY: &[u8] = b"plimsoll";
 pub struct Annotation {
     /// Index of its message.
     pub message: u32,
-    /// Index into [`Conversation::blocks`], if it stands on a part.
+    /// Index into [`Conversation::blocks`], if it is a member of a part.
     pub part: Option<u32>,
     /// The member, with the comma to remove.
     pub span: Span,
@@ -100,8 +100,8 @@ impl Conversation {
         }
     }
 
-    /// Annotations in the order of the body, with all that are near this position. An item outside the list is the
-    /// first, wherever it stands in the body.
+    /// The list of annotations in which one at this position would be, in the order of the body. The annotations of an item
+    /// outside the list come first, wherever that item is in the body, so they are a list of their own.
     fn annotations_around(&self, position: u32) -> &[Annotation] {
         let outside = self.items.first();
         let Some(outside) = outside.filter(|item| item.place == ItemPlace::Outside) else {

@@ -1,8 +1,9 @@
-//! Whose words stand in the user's place: clients put texts of their own there, such as `<system-reminder>…`.
+//! Distinguishes the user's words from texts that clients put in the user's place, such as `<system-reminder>…`.
 //!
-//! A message is the client's only where it stands directly behind results and is nothing but closed elements, none of
-//! which carries words of the user; or directly behind an answer without calls, where it begins as the clients begin results
-//! that write them as texts. It and what precedes it decide, never what follows. When in doubt, it is the user's.
+//! A message in the user's place is the client's in two cases only. First, it directly follows results and consists of
+//! closed elements alone, none of which holds words of the user. Second, it directly follows an answer without calls and
+//! begins as clients begin results that they write as texts. Both cases also apply after another message of the client's.
+//! The message and those before it decide, never a later message. In doubt, a message is the user's.
 
 mod written_result;
 
@@ -14,14 +15,14 @@ pub(crate) use self::written_result::find_result_head;
 use super::{Author, BlockKind, Content, Conversation, Item};
 use crate::json::text::TextWalk;
 
-/// Elements in which clients put words of the user, as does each whose name begins with `user` and is not among
+/// Elements in which clients put words of the user. An element whose name begins with `user` is one too, unless it is among
 /// [`CLIENT_ELEMENTS`]. Capitals, `-` and `_` make no difference.
 const USER_ELEMENTS: &str = "answer bash_input channel command_args comment feedback followup \
     followup_message goal human input instruction instructions issue issue_description message new_task objective \
     pr_description prompt query question reply request response slash_command task teammate_message";
 
-/// Elements of what clients add, as is each whose name ends with `reminder`: the state of their lists, files and windows,
-/// the time, and what their own commands and hooks say.
+/// Elements in which clients put texts of their own: the state of their lists, files and windows, the time, and what their
+/// own commands and hooks say. An element whose name ends with `reminder` is one too.
 const CLIENT_ELEMENTS: &str = "additional_context additional_data app_context attached_files available_deferred_tools \
     available_skills available_subagent_types background_task bash_stderr bash_stdout changed_files \
     codex_internal_context collaboration_mode command_message context_window current_date current_file current_time \
@@ -37,9 +38,9 @@ const CLIENT_ELEMENTS: &str = "additional_context additional_data app_context at
 
 /// Bytes of the longest name of an element.
 const MAX_NAME: usize = 64;
-/// Most names that are learnt of one conversation.
+/// Most names that are learnt from one conversation.
 const MAX_LEARNT: usize = 256;
-/// Bytes of the user's words in which one looks for the next element of the client's.
+/// Most bytes that are searched for the next element of a known name.
 const MAX_LOOK: usize = 8 << 10;
 
 type Name = SmallVec<[u8; 32]>;
@@ -50,7 +51,7 @@ pub(crate) enum ElementOwner {
     Client,
 }
 
-/// Who speaks in an element of this name; `None` for an unknown one.
+/// Whose words an element of this name holds; `None` for an unknown name.
 fn find_owner(name: &[u8]) -> Option<ElementOwner> {
     let name = normalize_name(name);
     if name.ends_with(b"reminder") || is_in(&name, CLIENT_ELEMENTS) {
@@ -133,7 +134,7 @@ fn read_tag(raw: &[u8], at: usize, inside: usize) -> Option<Tag> {
     Some(Tag { name, kind, bytes })
 }
 
-/// Words of a text, and the closed element behind them; bytes as spelled in JSON. The last part may have none.
+/// Words of a text, and the closed element after them, in bytes as spelled in JSON. The last part may have no element.
 pub(crate) struct TextPart {
     pub(crate) words: Range<usize>,
     pub(crate) element: Option<Element>,
@@ -150,9 +151,10 @@ pub(crate) struct TextParts<'a> {
     raw: &'a [u8],
     /// Elements of unknown names are words.
     only_known: bool,
-    /// Bytes before it are told.
+    /// The bytes before this position were read.
     at: usize,
-    /// Elements of one name stand in each other. Where one of them has no end, the first closing tag closes each.
+    /// Elements of one name may be nested. Once such an element has no end, this is switched off: then the first closing tag
+    /// closes an element.
     nests: bool,
 }
 
@@ -166,7 +168,8 @@ impl<'a> TextParts<'a> {
         }
     }
 
-    /// The next element, and its bytes; none behind a tag without an end, so that a text takes linear time.
+    /// The next element and its bytes. After a tag without an end, no element is looked for, so that a text takes linear
+    /// time.
     fn find_element(&mut self) -> Option<(Range<usize>, Element)> {
         let end = match self.only_known {
             true => self.raw.len().min(self.at + MAX_LOOK),
@@ -234,8 +237,8 @@ pub(crate) fn is_blank(raw: &[u8]) -> bool {
     TextWalk::new(raw).all(|it| it.to_char().is_whitespace())
 }
 
-/// The words of the user in a text, as spelled in JSON: what is not in the client's elements, without the tags of the
-/// user's.
+/// The words of the user in a text, as spelled in JSON: everything outside the client's elements, without the tags of the
+/// user's elements.
 pub(crate) fn list_user_words(raw: &[u8]) -> impl Iterator<Item = &[u8]> {
     TextParts::new(raw, true).flat_map(move |TextPart { words, element }| {
         let is_of_user = |it: &Element| it.owner == Some(ElementOwner::User);
@@ -255,7 +258,7 @@ impl Item {
 }
 
 impl Conversation {
-    /// Marks the items that are the client's, once all of them are indexed.
+    /// Marks the items that are texts of the client's own, once all items are indexed.
     pub(crate) fn with_client_texts(mut self) -> Self {
         let mut learnt = HashSet::new();
         for at in 1..self.items.len() {
@@ -291,8 +294,8 @@ impl Conversation {
         first.as_ref().is_some_and(is_of_client) && self.user_words(item).all(is_blank)
     }
 
-    /// Whether an item behind results is the client's. Names of elements that stand in no table are `learnt`: from the next
-    /// time on, they are the client's.
+    /// Whether an item after results is the client's. Names of elements that are in no table are added to `learnt`: from
+    /// their next occurrence on, these elements are the client's.
     fn is_of_client(&self, at: usize, learnt: &mut HashSet<Name>) -> bool {
         let item = &self.items[at];
         if self.find_first_tag(item).is_none() {

@@ -22,16 +22,17 @@ pub fn answer_digest(text: u128, call_ids: &[u128]) -> u128 {
     mix.finish()
 }
 
-/// Digests the calls of an answer by their names and arguments, in pieces. Clients spell arguments anew, so that white space
-/// between tokens, escapes and the order of members do not count: what stands between commas and braces is added up.
+/// Digests the calls of an answer by their names and arguments, in pieces. Clients spell arguments anew, so white space
+/// between tokens, escapes and the order of members do not count: the digests of the parts between commas and braces are
+/// added up.
 #[derive(Clone, Default)]
 pub struct CallDigester {
     names: DigestBuilder,
     arguments: u64,
-    /// What stands behind the last comma or brace.
+    /// The digest of what follows the last comma or brace.
     part: text::TextDigester,
     in_text: bool,
-    /// Bytes of an escape that are still to come; 6 behind its backslash.
+    /// Bytes of an escape that are still to come; 6 directly after its backslash.
     escape: u8,
     /// An escape that lies across two pieces.
     pending: Vec<u8>,

@@ -33,7 +33,7 @@ struct NewEdit {
 #[derive(Clone, Debug)]
 enum NewBytes {
     Given(Bytes),
-    /// A comma and this element of a list, with the edits in it.
+    /// A comma and this element of a list, with the edits inside it applied.
     Element(Span),
 }
 
@@ -50,8 +50,8 @@ impl Edits {
         self.edits.push(NewEdit { span, with });
     }
 
-    /// Inserts an element of a list behind another one that ends at `at`, with a comma before it. All edits inside the
-    /// element apply to the inserted one, whenever they are added; where it stood, the caller removes it.
+    /// Inserts an element of a list after another one that ends at `at`, with a comma before it. All edits inside the
+    /// element apply to the inserted one, whenever they are added. The caller removes the element from its old place.
     pub fn insert_element(&mut self, at: u32, element: Span) {
         let span = Span { start: at, end: at };
         let with = NewBytes::Element(element);
@@ -67,7 +67,7 @@ impl Edits {
     }
 
     /// Removes elements of an array, or members of an object, each with a comma. `items` are all of them, in their order.
-    /// What is inserted at the start of an element at the beginning of the list stays.
+    /// Text that is inserted at the start of a removed element stays if no element before that one is kept.
     pub fn remove_items(&mut self, items: &[Span], is_removed: impl Fn(usize) -> bool) {
         let mut has_kept = false;
         for (at, item) in items.iter().enumerate() {
@@ -75,7 +75,7 @@ impl Edits {
                 has_kept = true;
                 continue;
             }
-            // The comma before it goes too; without an item before it, the comma after it.
+            // The comma before the element is removed too; if no element before it is kept, the comma after it.
             let (start, end) = match (has_kept, items.get(at + 1)) {
                 (true, _) => (items[at - 1].end, item.end),
                 (false, Some(next)) => (item.start, next.start),
@@ -89,8 +89,8 @@ impl Edits {
         self.edits.extend(other.edits);
     }
 
-    /// The edits of a body that has `len` bytes in the place of `head`, as those of the body before. What they change within
-    /// these bytes is left out.
+    /// Translates edits of a body in which `len` bytes are in the place of `head` to edits of the body before that
+    /// replacement. Edits within these bytes are dropped.
     pub(crate) fn move_behind(mut self, head: Span, len: u32) -> Self {
         let until = head.start + len;
         let move_place = |at: &mut u32| match *at {
@@ -162,7 +162,7 @@ impl Edits {
     }
 }
 
-/// Of two edits that overlap, the first; `edits` are in the order of the body.
+/// Drops the second of two edits that overlap; `edits` are in the order of the body.
 fn drop_overlapping<'a>(
     edits: impl Iterator<Item = &'a NewEdit>,
 ) -> impl Iterator<Item = &'a NewEdit> {
@@ -191,7 +191,7 @@ fn edit_element(body: &Bytes, element: Span, edits: &[&NewEdit]) -> Bytes {
     [b",", &*splice_bytes(body, element, given)].concat().into()
 }
 
-/// A part of a body with spans of it replaced, which are in order and apart.
+/// A part of a body with some spans replaced. The spans are in order and do not overlap.
 pub(crate) fn splice_bytes<'a>(
     body: &[u8],
     part: Span,

@@ -36,23 +36,23 @@ impl Author {
 /// One message of a conversation: mostly one entry of its list.
 #[derive(Clone, Debug, Default)]
 pub struct Item {
-    /// The object, braces included; of a part of an entry, its blocks.
+    /// The object, braces included; for a part of an entry, the span of its blocks.
     pub span: Span,
     pub place: ItemPlace,
     pub author: Author,
-    /// A text of the client's own in the user's place, behind results: no word of the user's. It belongs to the unit before
-    /// it. On the wire, it is a message of the user like any other.
+    /// A text of the client's own in the user's place, after results: it holds no words of the user. It belongs to the unit
+    /// before it. On the wire, it is a message of the user like any other.
     pub by_client: bool,
-    /// A system item that is valid only behind an item of the user or a result, and before an answer or at the end. It
-    /// belongs to the unit before it, and stays where that goes.
+    /// A system item that is valid only after an item of the user or a result, and before an answer or at the end. It
+    /// belongs to the unit before it, and stays if that unit is removed.
     pub is_bound: bool,
-    /// An answer to which the reasoning of the answer before led: it cannot stay without that one.
+    /// The reasoning of the previous answer led to this answer: this answer cannot stay without that one.
     pub follows_reasoning: bool,
     /// It is never left out, nor is anything of its unit.
     pub stays: bool,
     /// It holds the provider's own summary of all before it.
     pub begins_history: bool,
-    /// The provider refuses two of its kind side by side.
+    /// The provider refuses two adjacent items of this kind.
     pub stands_apart: bool,
     pub content: Content,
     /// Indices into [`Conversation::calls`](super::Conversation::calls). A result without an id
@@ -60,11 +60,11 @@ pub struct Item {
     pub calls: Range<u32>,
     /// The id of the call that a result answers; without meaning on other items.
     pub call_id: Option<JsonString>,
-    /// A result that a program reads, whose call it made. It is never cut, and may become a placeholder.
+    /// A result of a program's call, which the program reads. It is never truncated, but a placeholder may replace it.
     pub read_by_program: bool,
     /// Indices into [`Conversation::links`](super::Conversation::links).
     pub links: Range<u32>,
-    /// The author's name; of a result, the tool's.
+    /// The author's name; for a result, the tool's name.
     pub name: Option<JsonString>,
     /// Characters of all text the model reads in this item (content, names, arguments,
     /// reasoning), by kind of text.
@@ -92,7 +92,7 @@ impl Item {
     }
 }
 
-/// How an item stands in the list of its conversation.
+/// Where an item is in the list of its conversation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ItemPlace {
     /// It is an entry of the list, or several in a row.
@@ -100,7 +100,7 @@ pub enum ItemPlace {
     Whole,
     /// It is a run of blocks in an entry with other items.
     Part(SharedEntry),
-    /// It stands beside the list, and is the first item.
+    /// It is outside the list, and is the first item.
     Outside,
 }
 
@@ -113,7 +113,7 @@ pub struct SharedEntry {
     pub blocks: Span,
 }
 
-/// The content of an item, beside its calls.
+/// The content of an item, without its calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Content {
     /// The item has no content member.
@@ -121,8 +121,8 @@ pub enum Content {
     Absent,
     Null(Span),
     Text(JsonString),
-    /// Indices into [`Conversation::blocks`](super::Conversation::blocks), and the list's span,
-    /// brackets included. The blocks of an answer may be entries of the conversation's list; then it is their span.
+    /// Indices into [`Conversation::blocks`](super::Conversation::blocks), and the list's span, brackets included. The
+    /// blocks of an answer may be entries of the conversation's list; then the span is that of these entries.
     Blocks(Range<u32>, Span),
     /// The same for blocks in a value of another shape, to which none can be added.
     FixedBlocks(Range<u32>, Span),
@@ -157,7 +157,7 @@ pub struct Call {
     pub fixed: bool,
 }
 
-/// An id by which an item refers to another one, beside its calls; of a loaded tool, its name.
+/// An id by which an item refers to another one, other than through its calls; for a loaded tool, the tool's name.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
     pub id: JsonString,
@@ -168,11 +168,12 @@ pub struct Link {
 pub enum LinkKind {
     /// What the server runs under this id.
     Use,
-    /// The result of that.
+    /// The result of what the server ran under this id.
     Result,
     /// The program that made a call, or reads its result.
     Caller,
-    /// A tool of the client's that the model sees from here on, by its name. It cannot be called without that.
+    /// A tool of the client that the model sees from here on, by the tool's name. Without this item, the tool cannot be
+    /// called.
     Load,
 }
 
@@ -222,10 +223,10 @@ pub enum BlockKind {
     },
     /// Sounds, videos, files and other media.
     Media,
-    /// One of the item's calls, which stands among its blocks.
+    /// One of the item's calls, which is among its blocks.
     Call,
     /// Thinking of the model, with the text that can be read: never edited, and in no digest.
     Reasoning(Option<JsonString>),
-    /// Anything else (a refusal, a search result, …): never edited, but for the text of a document.
+    /// Anything else (a refusal, a search result, …): never edited, except the text of a document.
     Opaque,
 }

@@ -1,7 +1,7 @@
-//! Removes items from the list of a conversation and puts new ones between them, whatever part of the list an item is.
+//! Removes items from the list of a conversation and inserts new ones between them, whichever part of the list an item is.
 //!
-//! An entry goes when all its items go. If some stay, only the blocks of the others go. An item outside the list is
-//! never removed.
+//! An entry is removed if all its items are removed. If some of its items stay, only the blocks of the others are removed.
+//! An item outside the list is never removed.
 
 use std::ops::Range;
 
@@ -12,11 +12,11 @@ use crate::json::scan::Span;
 pub struct NewItems<'a> {
     /// Entries of the list, with commas between them.
     pub entries: &'a str,
-    /// The same as blocks of an entry, where they may stand in the middle of one.
+    /// The same as blocks of an entry, if they are valid in the middle of one.
     pub blocks: Option<&'a str>,
 }
 
-/// Items that stand in the list as one: an entry with all its parts.
+/// Items that are one entry of the list: an entry with all its parts.
 struct ListEntry {
     items: Range<usize>,
     span: Span,
@@ -40,7 +40,7 @@ impl Conversation {
         }
     }
 
-    /// Puts new items behind item `at`. Returns false where they cannot stand there.
+    /// Inserts new items after item `at`. Returns false if they are not valid there.
     pub fn insert_after(&self, at: usize, new: &NewItems<'_>, edits: &mut Edits) -> bool {
         let item = &self.items[at];
         let (end, new) = match item.place {
@@ -55,7 +55,7 @@ impl Conversation {
         new.is_some()
     }
 
-    /// Puts new entries before the entry of item `at`. Returns false where it stands in no entry.
+    /// Inserts new entries before the entry of item `at`. Returns false if the item is in no entry.
     pub fn insert_before(&self, at: usize, entries: &str, edits: &mut Edits) -> bool {
         let entry = self.items[at].entry_span();
         if let Some(entry) = entry {
@@ -64,13 +64,14 @@ impl Conversation {
         entry.is_some()
     }
 
-    /// Repeats item `from`, a whole entry, behind the entry of item `at`, as other edits leave it. Where it stands, the
-    /// caller removes it.
+    /// Inserts a copy of item `from`, a whole entry, after the entry of item `at`, with the other edits of that item
+    /// applied. The caller removes the item from its old place.
     pub(crate) fn repeat_behind(&self, at: usize, from: usize, edits: &mut Edits) {
         edits.insert_element(self.entry_end(at), self.items[from].span);
     }
 
-    /// Removes item `at`, a whole entry, with the comma before it. Returns false where it is none, or the first.
+    /// Removes item `at`, a whole entry, with the comma before it. Returns false if the item is not a whole entry, or is the
+    /// first one.
     pub(crate) fn remove_entry(&self, at: usize, edits: &mut Edits) -> bool {
         let before = at.checked_sub(1);
         let before = before.filter(|&it| !matches!(self.items[it].place, ItemPlace::Outside));
@@ -88,8 +89,8 @@ impl Conversation {
         item.entry_span().unwrap_or(item.span).end
     }
 
-    /// Puts results of calls that were added to answer `at` beside its other results: as blocks behind the last of
-    /// them where they are parts of an entry, else as entries behind the answer.
+    /// Inserts results of calls that were added to answer `at` next to its other results: as blocks after the last of these
+    /// if they are parts of an entry, else as entries after the answer.
     pub fn insert_results(&self, at: usize, results: &[Box<str>], edits: &mut Edits) {
         let answered = self.items[at + 1..].iter();
         let others = answered.take_while(|item| item.author.is_tool());
@@ -102,8 +103,8 @@ impl Conversation {
         }
     }
 
-    /// Removes item `first` and everything in the list behind it, also what other edits insert there. Returns false
-    /// where nothing of the list would be left.
+    /// Removes item `first` and everything after it in the list, including what other edits insert there. Returns false if
+    /// nothing of the list would be left.
     pub fn truncate_list(&self, first: usize, edits: &mut Edits) -> bool {
         let Some(before) = first.checked_sub(1).map(|before| &self.items[before]) else {
             return false;
@@ -117,14 +118,14 @@ impl Conversation {
             ItemPlace::Whole => (before.span.end, &b""[..]),
             ItemPlace::Outside => return false,
         };
-        // The bracket at the end goes too, so that nothing can be inserted before it.
+        // The bracket at the end is replaced too, so that nothing can be inserted before it.
         let end = self.list.end;
         edits.replace(Span { start, end }, [closing, b"]"].concat());
         true
     }
 
-    /// All entries before item `first`, without the comma behind them; `None` where there are none, or where it is a part of
-    /// the last one.
+    /// The span of all entries before item `first`, without the comma after them; `None` if there are none, or if the item
+    /// is a part of the last one.
     pub fn span_of_head(&self, first: usize) -> Option<Span> {
         let entry = self.items[first.checked_sub(1)?].entry_span()?;
         let start = self.list.start + 1;
@@ -159,8 +160,8 @@ impl Conversation {
     }
 }
 
-/// Removes elements of a list, each run of them with the commas before it; the first run with those after it. What is
-/// inserted inside of a run goes too.
+/// Removes elements of a list: each run with the comma before it, a run at the start of the list with the comma after it.
+/// Text that is inserted inside a run is removed too.
 fn remove_runs(elements: &[Span], is_removed: impl Fn(usize) -> bool, edits: &mut Edits) {
     let mut at = 0;
     while at < elements.len() {

@@ -1,4 +1,4 @@
-//! Media inside values that are not read as the text that stands there.
+//! Media inside values: strings that the model does not read as they are spelled.
 
 use super::{Conversation, Item};
 use crate::{
@@ -18,13 +18,14 @@ pub struct Medium {
 pub enum MediumKind {
     /// A data URL, or base64 alone, of an image.
     Image,
-    /// Base64 of a document with so many pages.
+    /// Base64 of a document with this many pages.
     Pages(u16),
     /// Base64 of a text, with its sizes.
     Text(Box<TextSizes>),
     /// Base64 of anything else, or an address.
     Data,
-    /// No medium, but a text beside one, or something sealed, with the sizes of what the model reads.
+    /// Not a medium, but a text next to one, or sealed content (encrypted, or a signature). With the sizes of what the model
+    /// reads.
     Beside(Box<TextSizes>),
 }
 

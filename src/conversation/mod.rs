@@ -41,7 +41,7 @@ use crate::json::{
     text,
 };
 
-/// Bytes of usual messages that take as long to plan with as a part by itself.
+/// Planning takes as long for one part (an item, call or block) as for this many bytes of usual messages.
 const BYTES_OF_A_PART: usize = 256;
 
 /// The index of one request body. Holds spans, never copies.
@@ -65,12 +65,13 @@ pub struct Conversation {
     pub links: Vec<Link>,
     /// The annotations of all items and blocks, in the order of the items.
     pub annotations: Vec<Annotation>,
-    /// What of blocks and other values is not read as text, in the order of the body.
+    /// The strings in blocks and other values that the model does not read as spelled, in the order of the body.
     pub(crate) media: Vec<Medium>,
-    /// Reasoning before this byte is not read by the model, and not among the sizes of its items.
+    /// The model does not read reasoning before this byte, and the sizes of items do not include such reasoning.
     pub(crate) unread_reasoning: u32,
-    /// Messages before the first item, of which a summary of the provider's own speaks that the proxy puts there; 0 in a
-    /// request of a client. Places count them.
+    /// Messages before the first item; 0 in a client's request. If the proxy puts a summary of the provider's own there,
+    /// these are the messages that the summary replaces, less one, since the summary itself counts as a message. Places
+    /// count them.
     pub(crate) summarised: u32,
 }
 
@@ -127,8 +128,8 @@ impl Conversation {
         &self.body[span.range()]
     }
 
-    /// How much work it is to plan with it, in bytes of a body with usual messages: many small ones take as long as a few large
-    /// ones.
+    /// The work of planning with this conversation, in bytes of a body with usual messages: many small messages take as long
+    /// as a few large ones.
     pub fn work_bytes(&self) -> usize {
         let parts = self.items.len() + self.calls.len() + self.blocks.len();
         self.body.len() + parts * BYTES_OF_A_PART
@@ -153,14 +154,15 @@ impl Conversation {
         }
     }
 
-    /// The same of at most `chars` characters.
+    /// The first `chars` characters of a string, decoded as by [`Self::decode_text`].
     pub fn decode_start(&self, text: JsonString, chars: usize) -> String {
         texts::decode_chars(self.raw_bytes(text))
             .take(chars)
             .collect()
     }
 
-    /// The name of a call, and its arguments as a text of JSON, for people and models to read. What is absent is empty.
+    /// The name of a call, and its arguments as a text of JSON, for people and models to read. A name or arguments that are
+    /// absent are empty.
     pub fn decode_call(&self, call: &Call) -> (Cow<'_, str>, Cow<'_, str>) {
         let name = call.name.map(|name| self.decode_text(name));
         let arguments = call.arguments.map(|arguments| match arguments {
@@ -204,8 +206,8 @@ impl Conversation {
         })
     }
 
-    /// Whether a top-level list has elements. Any other value but null counts too, so that a request that is not
-    /// understood is left alone.
+    /// Whether a top-level list has elements. Any other value except null counts as elements too, so that a request that is
+    /// not understood is left alone.
     pub(crate) fn has_elements(&self, name: &str) -> bool {
         self.find_field(name).is_some_and(|field| {
             let inside = self.span_bytes(field.value).strip_prefix(b"[");
@@ -240,13 +242,13 @@ impl Conversation {
         first + items.partition_point(|item| item.span.end <= position)
     }
 
-    /// The last of the items that are bound to item `at`, or itself.
+    /// The last of the items that are bound to item `at`; `at` itself if there is none.
     pub(crate) fn find_last_bound(&self, at: usize) -> usize {
         let next = self.items[at + 1..].iter();
         at + next.take_while(|item| item.is_bound).count()
     }
 
-    /// The last of the system messages directly behind item `at`, or itself.
+    /// The last of the system messages directly after item `at`; `at` itself if there is none.
     pub(crate) fn find_last_system(&self, at: usize) -> usize {
         let next = self.items[at + 1..].iter();
         at + next.take_while(|item| item.author.is_system()).count()

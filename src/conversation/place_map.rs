@@ -1,19 +1,19 @@
-//! Where the messages of a request stand in a later one, before which the client has edited its history.
+//! Maps the places of messages in a request to their places in a later request, after the client has edited its history.
 
-/// Places of messages, counted without system messages. They never fall.
+/// Places of messages, counted without system messages. The map never changes their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlaceMap {
-    /// Earlier messages were not compared: all of them have moved by `shift`.
+    /// Messages before this place were not compared: all of them have moved by `shift`.
     first: u32,
     shift: i64,
-    /// Of each message from `first` on, where it stands now, if it is still there.
+    /// For each message from `first` on, its place in the later request; `None` if it is gone.
     places: Vec<Option<u32>>,
-    /// Where the end of the request stands now.
+    /// The place of the request's end in the later request.
     end: u32,
 }
 
 impl PlaceMap {
-    /// `places`: of the messages from `first` on, ascending. `end`: where the message behind them stands now.
+    /// `places`: the new places of the messages from `first` on, ascending. `end`: the new place of the message after them.
     pub fn new(first: u32, places: Vec<Option<u32>>, end: u32) -> Self {
         let kept = (i64::from(first)..).zip(places.iter());
         let mut kept = kept.filter_map(|(was, now)| Some(i64::from((*now)?) - was));
@@ -26,7 +26,7 @@ impl PlaceMap {
         }
     }
 
-    /// Where a message stands now, or the end of the request; `None` if it is gone.
+    /// The new place of a message, or of the request's end; `None` if the message is gone.
     pub fn find_place(&self, place: u32) -> Option<u32> {
         match place.checked_sub(self.first) {
             None => u32::try_from(i64::from(place) + self.shift).ok(),
@@ -35,7 +35,7 @@ impl PlaceMap {
         }
     }
 
-    /// Where the first message at or behind a place stands now that is still there.
+    /// The new place of the first message from `place` on that is still there.
     pub fn find_boundary(&self, place: u32) -> u32 {
         match place.checked_sub(self.first) {
             None => u32::try_from(i64::from(place) + self.shift).unwrap_or(0),

@@ -30,7 +30,7 @@ impl Conversation {
         sizes
     }
 
-    /// The same for a tool result. Its indexed sizes serve unless they include opaque blocks.
+    /// The same sizes for a tool result. The sizes in the index are used unless they include opaque blocks.
     pub fn result_text_sizes(&self, item: &Item) -> TextSizes {
         let mut blocks = self.blocks_of(item).iter();
         match blocks.any(|block| block.kind == BlockKind::Opaque) {

@@ -12,8 +12,9 @@ pub struct ToolList {
 /// How short the definitions of tools are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ToolBrevity {
-    /// Members of schemas go that no model needs: `$schema`, `$comment`, `title`, `examples`, an empty `description`.
+    /// Members of schemas that no model needs are removed: `$schema`, `$comment`, `title`, `examples`, an empty
+    /// `description`.
     NoAnnotations,
-    /// Descriptions of tools and in schemas keep their first sentence, too.
+    /// In addition, the descriptions of tools and in schemas keep only their first sentence.
     FirstSentences,
 }

@@ -1,7 +1,7 @@
 //! Units of a conversation: steps and single messages. Only whole units are ever removed.
 //!
-//! What stands apart and belongs together (a call and its late result, what a program called) is several units with a
-//! [`Bond`]: they go together, or stay.
+//! Messages that belong together but are apart (a call and its late result, the calls of a program) are several units with a
+//! [`Bond`]: they are removed together, or all stay.
 
 mod split;
 
@@ -13,7 +13,7 @@ use super::Conversation;
 /// Most bytes of a pinned message that follows the first one of the user. A longer one is material rather than the task.
 pub const MAX_TASK_BYTES: usize = 16 << 10;
 
-/// Most units that are left out together with one; with more, it is not.
+/// Most units that are left out together with one unit. A unit with more of them is not left out.
 pub(crate) const MAX_DEPENDENTS: usize = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,16 +25,16 @@ pub enum UnitKind {
     Assistant,
     /// An assistant message with calls, and their results directly after it.
     Step,
-    /// Results of one message that stand apart from it, in a row.
+    /// Consecutive results of one message that do not directly follow it.
     Results,
     /// A message of an unknown role, or one whose calls or results do not pair, with the results directly after it.
     Other,
 }
 
-/// Units that go and stay together form a ring.
+/// A link in a ring of units that are removed together or stay together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bond {
-    /// The next one of them; the first for the last one.
+    /// The next unit of the ring; for the last unit, the first.
     pub next: usize,
     pub last: usize,
 }
@@ -46,42 +46,43 @@ pub struct Unit {
     pub messages: Range<usize>,
     /// Its messages without system messages.
     pub counted: usize,
-    /// A message in the user's place that has no words of the user's: it begins a turn, and asks nothing.
+    /// A message in the user's place without words of the user: it begins a turn, but asks nothing.
     pub says_nothing: bool,
     /// Messages before it, without system messages. These come and go between requests, so stored
     /// positions do not count them.
     pub messages_before: usize,
     /// Pinned as a whole: a system message that is not bound, a message of an unknown role, the task, or a unit with a
-    /// message that stays. Of any other unit, only the bound messages stay.
+    /// message that stays. If any other unit is removed, only its bound messages stay.
     pub stays: bool,
     /// It holds the provider's own summary of all before it.
     pub begins_history: bool,
-    /// The reasoning of the answer before led to it: where that goes, this goes.
+    /// The reasoning of the previous answer led to it: if that answer is removed, this unit is removed too.
     pub follows_reasoning: bool,
-    /// It waits for a result, it refers to what is not there, or a unit that stays needs it. Its results may be cleared
-    /// all the same.
+    /// It waits for a result, it refers to something that is not in the conversation, or a unit that stays needs it. Its
+    /// results may still be cleared.
     pub is_needed: bool,
     pub bond: Option<Bond>,
     pub loader: Option<Box<Loader>>,
 }
 
-/// What a unit that loads tools is needed for. It stays until each of them was loaded anew, or `MAX_LOADERS` units loaded
-/// others, since the model may call them as long as it sees that; and as long as a call is sent for which it loaded the tool.
+/// What a unit that loads tools is needed for. The model may call these tools as long as it sees the unit. The unit stays
+/// until later units have loaded each of its tools anew, or until `MAX_LOADERS` later units have loaded tools. It also stays
+/// as long as a call is sent for which it loaded the tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Loader {
     /// How many of its tools no later unit loads.
     pub newest: usize,
-    /// The unit from which on it is no more needed for the others.
+    /// The index of the unit from which on it is no longer needed for its other tools, those that later units loaded anew.
     pub until: usize,
     /// Later units with calls of the tools before they are loaded anew, in order.
     pub callers: Vec<usize>,
 }
 
-/// Units that load tools and stay although no call of these tools is sent: more could fill the window.
+/// Most units that load tools and stay although no call of these tools is sent: more could fill the window.
 pub(crate) const MAX_LOADERS: usize = 8;
 
 impl Loader {
-    /// Whether a tool may still be called by it, for all that stands before `limit`.
+    /// Whether one of its tools may still be called by the units before `limit`, since none of them loads that tool anew.
     const fn is_current(&self, limit: usize) -> bool {
         self.newest > 0 || self.until >= limit
     }
@@ -115,12 +116,13 @@ impl Unit {
         matches!(self.kind, UnitKind::Step | UnitKind::Results)
     }
 
-    /// Whether a request may end with it: what is pinned is asked with again and again, but for the user's.
+    /// Whether the unit may count as the newest of a request. Every request repeats the pinned units, so these do not count,
+    /// except user messages.
     pub(crate) fn may_be_newest(&self) -> bool {
         !self.stays || self.kind == UnitKind::User
     }
 
-    /// Its messages without those that are bound to the last of them: what goes with the unit.
+    /// Its messages without those that are bound to the last of them: the messages that are removed with the unit.
     pub(crate) fn unbound_messages(&self) -> Range<usize> {
         match self.kind {
             UnitKind::System => self.messages.clone(),
@@ -128,22 +130,22 @@ impl Unit {
         }
     }
 
-    /// The system messages that are bound to the last of its messages. They stay where the unit goes.
+    /// The system messages that are bound to the last of its messages. They stay if the unit is removed.
     pub(crate) fn bound_messages(&self) -> Range<usize> {
         self.unbound_messages().end..self.messages.end
     }
 }
 
-/// Pins the task: the first user message, and the last one that follows it directly where the format's clients, such as
-/// Codex, say in the first only where they run. Of many in a row, those between are not pinned, nor is a long last one,
-/// so that they can still be fitted.
+/// Pins the task: the first user message. In some formats, clients such as Codex describe only their environment in that
+/// message; then the last of the user messages that directly follow it is pinned too. If many follow in a row, then those in
+/// between are not pinned, and neither is a last one of more than [`MAX_TASK_BYTES`], so that they can still be fitted.
 fn pin_task(conversation: &Conversation, units: &mut [Unit]) {
     let is_user = |unit: &Unit| unit.kind == UnitKind::User;
     let Some(first) = units.iter().position(is_user) else {
         return;
     };
     units[first].stays = true;
-    // A summary of the provider's own may stand in a message of the user's, before the task.
+    // The provider's own summary may be in a user message before the task.
     let pinned = find_pinned_end(units);
     let pinned = units[..pinned].iter_mut().filter(|unit| is_user(unit));
     pinned.for_each(|unit| unit.stays = true);
@@ -167,7 +169,8 @@ fn find_leader(units: &[Unit], at: usize) -> Option<usize> {
     units[at].follows_reasoning.then(leader).flatten()
 }
 
-/// The first of the answers whose reasoning led to unit `at`, one to the next; `at` itself if there is none.
+/// The first answer of the chain to unit `at` in which the reasoning of each answer led to the next; `at` itself if there is
+/// no such chain.
 pub(crate) fn find_first_leader(units: &[Unit], at: usize) -> usize {
     let results = units[..=at].iter().rev();
     let results = results.take_while(|unit| unit.kind == UnitKind::Results);
@@ -176,7 +179,7 @@ pub(crate) fn find_first_leader(units: &[Unit], at: usize) -> usize {
     leaders.skip(1).last().unwrap_or(at)
 }
 
-/// Keeps of the `removed` units those that the others need.
+/// Unmarks those of the `removed` units that a kept unit needs.
 pub(crate) fn keep_needed(units: &[Unit], removed: &mut [bool]) {
     let is_tied = |unit: &Unit| unit.bond.is_some() || unit.follows_reasoning;
     let mut kept: Vec<usize> = (0..units.len())
@@ -208,13 +211,14 @@ pub(crate) fn keep_needed(units: &[Unit], removed: &mut [bool]) {
     }
 }
 
-/// Whether a unit loads a tool that is called without it, or may be by what stands before `limit`.
+/// Whether a unit loads a tool that a kept unit calls, or that the units before `limit` may still call.
 pub(crate) fn is_loading(unit: &Unit, limit: usize, removed: &[bool]) -> bool {
     let loader = unit.loader.as_ref();
     loader.is_some_and(|it| it.is_current(limit) || it.has_kept_caller(removed))
 }
 
-/// The user message that is answered from unit `end` on: it stays where all before goes. None where the next one is there.
+/// The user message that the units from `end` on answer: it stays if everything before `end` is removed. `None` if these
+/// units begin with a question of their own.
 pub(crate) fn find_question_before(units: &[Unit], end: usize) -> Option<usize> {
     let mut next = units[end..].iter();
     let next = next.find(|unit| unit.kind != UnitKind::System);
@@ -235,8 +239,8 @@ pub(crate) fn list_newest_questions(units: &[Unit]) -> impl Iterator<Item = Rang
     asked.map(|unit| unit.messages.clone())
 }
 
-/// Of each unit, whether it is left out if all goes between the pinned start and unit `end`. The question that the rest
-/// answers stays. Units behind `end` do not change what is left out.
+/// For each unit, whether it is left out if everything between the pinned start and unit `end` is removed. The question that
+/// the remaining units answer stays. Units after `end` do not change what is left out.
 pub(crate) fn list_removed_before(units: &[Unit], end: usize) -> Vec<bool> {
     let gone = find_pinned_end(units)..end;
     let asked = find_question_before(units, end);
@@ -260,7 +264,7 @@ pub(crate) fn list_followers(units: &[Unit], at: usize) -> impl Iterator<Item = 
     behind.filter(|&at| units[at].follows_reasoning)
 }
 
-/// The units that cannot stay without unit `at`, without that one; no more than one beyond [`MAX_DEPENDENTS`].
+/// The units that cannot stay if unit `at` is removed, without `at` itself; at most one more than [`MAX_DEPENDENTS`].
 pub(crate) fn list_dependents(units: &[Unit], at: usize) -> BTreeSet<usize> {
     let mut found = BTreeSet::new();
     if units[at].bond.is_none() && list_followers(units, at).next().is_none() {
@@ -282,7 +286,7 @@ pub(crate) fn list_dependents(units: &[Unit], at: usize) -> BTreeSet<usize> {
     found
 }
 
-/// Of each unit, whether it is never left out; its results may be cleared all the same.
+/// For each unit, whether it is never left out; its results may still be cleared.
 pub(crate) fn list_lasting(units: &[Unit]) -> Vec<bool> {
     let mut lasting: Vec<bool> = units.iter().map(|unit| !unit.is_removable()).collect();
     let next = |at: usize| units[at].bond.map(|bond| bond.next);
@@ -297,9 +301,9 @@ pub(crate) fn list_lasting(units: &[Unit]) -> Vec<bool> {
     lasting
 }
 
-/// The end of the pinned start, in units: all up to the first user message, which may follow a
-/// greeting. If a step comes before it, or there is none, only the leading system messages: a late
-/// question must not pin all that came before it. A summary of the provider's own, which stands first, is pinned too.
+/// The end of the pinned start, in units: everything up to the first user message, which may follow a greeting. If a step
+/// comes before that message, or if there is none, then only the leading system messages are pinned: a late question must
+/// not pin all that came before it. A summary of the provider's own, which comes first, is pinned too.
 pub fn find_pinned_end(units: &[Unit]) -> usize {
     let summary = units.iter().position(|unit| unit.begins_history);
     let begin = summary.map_or(0, |summary| summary + 1);
@@ -317,7 +321,7 @@ pub(crate) fn find_unit_of_message(units: &[Unit], message: usize) -> usize {
     units.partition_point(|unit| unit.messages.end <= message)
 }
 
-/// The first of the answers in a row of which one led to the next.
+/// The first answer of the chain to unit `at` in which the reasoning of each answer led to the next.
 fn find_leading_unit(units: &[Unit], mut at: usize) -> usize {
     while let Some(leader) = units.get(at).and_then(|_| find_leader(units, at)) {
         at = leader;
@@ -351,9 +355,9 @@ pub(crate) fn first_new_message(units: &[Unit], known: usize) -> usize {
     }
 }
 
-/// What must stay in the request that ends with the units that were added: its last step or message of the user; or, if it
-/// ends with late results, the row of answers before them. An answer at the end begins nothing of its own, since it goes
-/// on from what stands before it.
+/// Finds the units that must stay in a request that ends with the units that were added: its last step or user message; or,
+/// if it ends with late results, the row of answers before them. An answer at the end begins nothing of its own, since it
+/// continues what comes before it.
 #[derive(Default)]
 pub(crate) struct RequiredTail {
     first: Option<usize>,
@@ -385,7 +389,7 @@ impl RequiredTail {
     }
 }
 
-/// The first unit that must stay in the request that ended at unit `at`, and not before the end of the pinned start.
+/// The first unit that must stay in the request that ended at unit `at`; at the earliest the one after the pinned start.
 pub(crate) fn find_first_required_unit(units: &[Unit], at: usize) -> usize {
     let pinned = find_pinned_end(units);
     let mut newest = RequiredTail::default();
@@ -400,9 +404,9 @@ pub(crate) fn find_first_required_unit(units: &[Unit], at: usize) -> usize {
     first.max(pinned)
 }
 
-/// The first unit of a course that keeps what follows the first `count` messages, counted without system messages: the
-/// unit that holds the next message, or the earlier unit whose reasoning led to that one. It is never in the pinned start,
-/// and never behind the newest step.
+/// The first unit of a course that keeps the messages after the first `count`, counted without system messages: the unit
+/// that holds the next message, or the earlier unit whose reasoning led to that unit. It is never in the pinned start, and
+/// never after the newest step.
 pub(crate) fn find_boundary_unit(units: &[Unit], count: u32) -> usize {
     let Some(last) = units.len().checked_sub(1) else {
         return 0;

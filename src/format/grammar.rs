@@ -6,7 +6,7 @@ use crate::{
 };
 
 impl Format {
-    /// A profile is written for chat completions. This is what it becomes in the grammar of the format.
+    /// Adapts a profile, which is written for chat completions, to the grammar of this format.
     pub fn refine_profile(self, profile: Profile) -> Profile {
         let profile = Profile {
             tools_entry: profile
@@ -41,8 +41,9 @@ impl Format {
         }
     }
 
-    /// Whether a request of this format may have an entry that brings tools; the provider takes it in requests of format
-    /// `taken`. A provider that refuses a prompt in an entry of its own behind a result refuses this entry too.
+    /// Whether a request of this format may have an entry that brings tools. `taken`: the format in which the provider
+    /// takes such an entry. A provider that refuses a prompt in an entry of its own behind a result refuses this entry
+    /// too.
     fn takes_tools_entry(self, taken: Self, profile: &Profile) -> bool {
         self == taken
             && profile.past_reasoning != PastReasoning::Read

@@ -1,17 +1,17 @@
 //! Wire formats: requests are read into a [`Conversation`](crate::conversation::Conversation) and edited; answers are
 //! read into [`AnswerEvent`]s, and parts of them are removed.
 //!
-//! There is a folder for each format, which alone knows the shape of its JSON. The files beside these folders are for
+//! There is a folder for each format, which alone knows the shape of its JSON. The files next to these folders are for
 //! all formats. Some of them hold what the folders share (`values`, `tools`, `text_request`, most of `index` and
-//! `answer`). Others stand above the folders and choose one of them (`request`, `index/mod.rs`, `answer/by_format.rs`,
-//! `answer_rewriter/mod.rs`): by `in_format!` if every folder has the function, by `by_format!` if only some have it, else
-//! by a `match` over [`Format`](crate::conversation::Format) that names every format. What a format fixes for every
+//! `answer`). Others choose one of the folders (`request`, `index/mod.rs`, `answer/by_format.rs`,
+//! `answer_rewriter/mod.rs`): by `in_format!` if every folder has the function, by `by_format!` if only some have it,
+//! else by a `match` over [`Format`](crate::conversation::Format) that names every format. What a format fixes for every
 //! provider is its row of [`FormatRules`].
 //!
 //! An [`AnswerReader`] turns each event of a stream into answer events, which hold spans and copy nothing.
 //! [`ResponseSummarizer`] sums them up for health and session. The [`AnswerRewriter`] removes what [`AnswerFilter`] names.
 
-/// The constant or function of this path in the folder of a format: each of them has one.
+/// Takes the constant or calls the function of this path in the folder of the format. Every folder has one.
 macro_rules! in_format {
     ($format:expr, $module:ident::$name:ident $(($($argument:expr),*))?) => {
         match $format {
@@ -24,7 +24,7 @@ macro_rules! in_format {
     };
 }
 
-/// Does the same with the content of an enum that has a variant for each format.
+/// Evaluates an expression with the content of an enum that has a variant for each format.
 macro_rules! with_any {
     ($self:expr, $content:ident => $result:expr) => {
         match $self {
@@ -37,8 +37,9 @@ macro_rules! with_any {
     };
 }
 
-/// What only some formats have. Behind `else` stand those that have nothing of their own, and what is taken for them and
-/// for the toy format of the tests: a format that is named nowhere does not compile.
+/// Selects the value of the format, if only some formats have one of their own. Behind `else` are the formats that have
+/// none, and the value for these and for the toy format of the tests. If a format is named nowhere, then the code does
+/// not compile.
 macro_rules! by_format {
     ($format:expr, $($own:ident => $value:expr),+; else $($other:ident)|+ => $default:expr) => {
         match $format {

@@ -30,10 +30,10 @@ impl Format {
         FORMATS.into_iter().find(|format| has(format.rules()))
     }
 
-    /// The format of a request with this whole path: that whose path is this or above it, else that of the client.
-    /// Clients read errors in its shape.
+    /// Finds the format of a request by its whole path: the format whose path is this path or a parent of it, else the
+    /// format of the client. Clients get errors in the shape of this format.
     pub fn of_request(path: &str, headers: &HeaderMap) -> Self {
-        // A provider's name, which may begin with `v1`, stands before it.
+        // A provider's name may come before `/v1/`, and may itself begin with `v1`.
         let start = path.rfind("/v1/").map_or(path.len(), |at| at + "/v1".len());
         let is_below = |format: &Self| {
             let rest = path[start..].strip_prefix(format.path());
@@ -43,7 +43,7 @@ impl Format {
         of_path.unwrap_or_else(|| Self::of_client(headers))
     }
 
-    /// The format that a client speaks, by its headers; for paths that serve all formats.
+    /// Finds the format that a client uses by its headers, for paths that serve all formats.
     pub fn of_client(headers: &HeaderMap) -> Self {
         let sends = |header| headers.contains_key(header);
         Self::find(|rules| rules.client_header.is_some_and(sends)).unwrap_or_default()

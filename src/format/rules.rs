@@ -1,11 +1,11 @@
-//! What each format fixes for every provider that speaks it, one row a format.
+//! What each format fixes for every provider that serves it, as one row per format.
 
 use crate::{
     conversation::{Author, Format},
     format::request::beta_header::Beta,
 };
 
-/// What a format fixes. A new format writes a row of it, so that the compiler asks for each field.
+/// What a format fixes. A new format needs a row of its own, and the compiler asks for each field.
 #[derive(Debug)]
 pub struct FormatRules {
     /// The path of a request.
@@ -18,17 +18,17 @@ pub struct FormatRules {
     pub client_header: Option<&'static str>,
     /// Whether clients may open a websocket at the path of a request.
     pub opens_websockets: bool,
-    /// Whether servers may demand that user and assistant take turns. Servers of Messages join adjacent entries of one
-    /// role; in Responses, an answer has many entries.
+    /// Whether servers may demand that user and assistant messages alternate. Servers of Messages join adjacent entries
+    /// of one role; in Responses, an answer has many entries.
     pub may_alternate: bool,
     /// Whether a provider may refuse an entry because of the role of the entry before it. In Responses, roles need not
     /// alternate.
     pub pairs_roles: bool,
-    /// Whether the parts of an answer are entries of their own, so that answers in a row are taken for one.
+    /// Whether the parts of an answer are entries of their own, so that adjacent answers are read as one.
     pub joins_answers: bool,
     /// Whether the task may be two user entries: the first says where the client runs, the second what is to be done.
     pub states_task_apart: bool,
-    /// Whether a result may stand apart from its call.
+    /// Whether a result may be separated from its call.
     pub pairs_apart: bool,
     /// Whether the server runs a program again from its beginning with the results of its calls, until it has an output.
     pub replays_programs: bool,
@@ -52,26 +52,26 @@ pub struct FormatRules {
     /// Members of an entry or a block that may change from request to request without a change of meaning. Some clients
     /// do not send them back, so digests leave them out.
     pub bookkeeping: &'static [&'static [u8]],
-    /// Bytes held of an event that may have to be complete before it goes on.
+    /// Bytes that are held of an event that may have to be complete before it is passed on.
     pub max_whole_event: usize,
     /// Whether clients look for an overflow at the end of a stream, and take a 400 for another error.
     pub tells_overflow_in_stream: bool,
 }
 
-/// Where the reasoning of an answer stands.
+/// The place of the reasoning in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReasoningPlace {
     /// In members of the message, and of its calls.
     Members,
     /// In blocks among the others.
     Blocks,
-    /// In entries before those that it led to, which have ids.
+    /// In entries before those that the reasoning led to. Entries have ids.
     Entries,
 }
 
 impl ReasoningPlace {
-    /// Whether it can be left out without touching the blocks of the answer. The reasoning of hidden rounds before the
-    /// answer is joined with it.
+    /// Whether the reasoning can be left out without touching the blocks of the answer. The reasoning of hidden tool
+    /// rounds before the answer is joined with it.
     pub const fn is_beside_blocks(self) -> bool {
         match self {
             Self::Members => true,
@@ -79,7 +79,7 @@ impl ReasoningPlace {
         }
     }
 
-    /// Whether it is refused where it stands beside other blocks than those it was made with.
+    /// Whether the provider refuses the reasoning next to blocks other than those it was made with.
     pub const fn needs_neighbours(self) -> bool {
         match self {
             Self::Members => false,
@@ -87,7 +87,8 @@ impl ReasoningPlace {
         }
     }
 
-    /// Whether it has an id that the entries it led to depend on: they are refused without it.
+    /// Whether the reasoning has an id. The entries that the reasoning led to depend on it: the provider refuses them
+    /// without the reasoning.
     pub const fn has_id(self) -> bool {
         match self {
             Self::Members | Self::Blocks => false,

@@ -20,8 +20,8 @@ pub struct TextRequest<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct AnswerLimit {
     pub tokens: u32,
-    /// Chat completions take `max_completion_tokens`, and reasoning models refuse `max_tokens`. Many engines know no other
-    /// name than that.
+    /// Chat completions take `max_completion_tokens`, since reasoning models refuse `max_tokens`. If this is false, then
+    /// they take `max_tokens`: many engines know no other name.
     pub names_completion_cap: bool,
 }
 
@@ -37,7 +37,7 @@ pub(in crate::format) struct TextMembers<'a> {
 }
 
 impl TextMembers<'_> {
-    /// Removes members of `part` and sets these.
+    /// Removes the members of `part` for which `is_dropped` is true, and sets these members.
     pub(in crate::format) fn write(
         &self,
         part: &Conversation,

@@ -1,7 +1,8 @@
 //! Makes the definitions of a request's tools shorter.
 //!
-//! Members go, and texts are cut, where JSON Schema has a keyword there: a name in `properties` may be `title`, and what
-//! stands in `enum`, `const`, `default` or any other member is data. What a schema accepts stays the same.
+//! Members are removed, and texts are cut, only where JSON Schema has a keyword: in `properties`, `title` may be the name
+//! of a property, and the values of `enum`, `const`, `default` and all other members are data. What a schema accepts
+//! stays the same.
 
 use smallvec::SmallVec;
 
@@ -85,8 +86,8 @@ impl Conversation {
         lists.collect()
     }
 
-    /// Makes the tools of a list shorter. Returns how many get shorter. Tools that the model does not see before something
-    /// names them (`defer_loading`) stay, since a search goes by their texts.
+    /// Makes the tools of a list shorter. Returns how many get shorter. Tools that the model does not see before
+    /// something names them (`defer_loading`) stay as they are, since a search uses their texts.
     pub fn shorten_tools(&self, list: Span, brevity: ToolBrevity, edits: &mut Edits) -> usize {
         let body = &*self.body;
         let mut scan = JsonScanner::new(body, list.start as usize);
@@ -120,7 +121,7 @@ impl<'a> ToolShortener<'a> {
         Ok(count)
     }
 
-    /// Returns how many tools get shorter: it may hold others.
+    /// Makes a tool shorter. Returns how many tools get shorter, since a tool may hold others.
     fn shorten_tool(
         &self,
         scan: &mut JsonScanner<'a>,
@@ -209,7 +210,7 @@ impl<'a> ToolShortener<'a> {
         Ok(())
     }
 
-    /// Takes any value; cuts a text behind its first sentence, and gives it.
+    /// Takes any value, and returns it if it is a text. Cuts the text behind its first sentence.
     fn shorten_description(
         &self,
         scan: &mut JsonScanner<'a>,
@@ -225,9 +226,10 @@ impl<'a> ToolShortener<'a> {
     }
 }
 
-/// The byte behind the first sentence of a text; `None` if there is no other one behind it, or the text cannot be decoded.
-/// A sentence ends before a blank line, or with a mark that white space and no small letter follow. A mark behind a first
-/// word or a single letter ends none: it belongs to a number of a list, or to an abbreviation.
+/// Finds the byte behind the first sentence of a text. Returns `None` if no other sentence follows, or if the text cannot
+/// be decoded. A sentence ends before a blank line, or with a mark that is followed by white space and then no small
+/// letter (a Chinese mark needs neither). A mark behind the first word, and a full stop behind a single letter, end no
+/// sentence: they belong to a number of a list, or to an abbreviation.
 fn find_sentence_end(raw: &[u8]) -> Option<usize> {
     let mut walk = TextWalk::new(raw);
     let characters: Vec<Character> = walk.by_ref().collect();
@@ -256,7 +258,7 @@ fn find_sentence_end(raw: &[u8]) -> Option<usize> {
     None
 }
 
-/// Whether only white space stands before the second line end.
+/// Whether only white space comes before the second line end.
 fn begins_blank_line(chars: &[char]) -> bool {
     let blanks = chars.iter().take_while(|char| char.is_whitespace());
     blanks.filter(|char| **char == '\n').count() > 1

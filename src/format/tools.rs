@@ -1,4 +1,4 @@
-//! The tools of a request: the client's as they are read, and proxy-executed ones as they are written.
+//! The tools of a request: reads the client's, and writes proxy-executed ones.
 
 use serde::Deserialize;
 
@@ -22,14 +22,14 @@ pub struct ToolArgument {
 /// The client's tools, as far as the proxy reads them.
 pub struct ClientTools {
     pub form: ToolForm,
-    /// The reserved names that the client has tools of.
+    /// The reserved names that tools of the client already have.
     pub taken: Vec<&'static str>,
     /// The model sees none of them in the beginning.
     pub defers_all: bool,
 }
 
-/// A tool of the client, as far as it is read. Schemas may be most of a body, so they are skipped. A list with a member
-/// that stands twice in a tool is not read, since parsers choose differently.
+/// A tool of the client, as far as it is read. Schemas may be most of a body, so they are skipped. If a member occurs
+/// twice in a tool, then the list is not read, since parsers choose differently.
 #[derive(Deserialize)]
 pub(in crate::format) struct ListedTool {
     name: Option<String>,
@@ -37,7 +37,7 @@ pub(in crate::format) struct ListedTool {
     custom: Option<ListedFunction>,
     /// The model does not see it before something names it.
     defer_loading: Option<bool>,
-    /// Of a tool that holds others.
+    /// The tools that a tool holds.
     pub(in crate::format) tools: Option<Vec<Self>>,
 }
 
@@ -48,7 +48,7 @@ pub(in crate::format) struct ListedFunction {
 }
 
 impl ListedTool {
-    /// Whether it has this name, wherever its kind of tool puts names.
+    /// Whether the tool, or one that it holds, has this name, wherever its kind of tool puts names.
     fn has_name(&self, name: &str) -> bool {
         let functions = [&self.function, &self.custom].into_iter().flatten();
         let names = functions.map(|function| &function.name);
@@ -58,7 +58,7 @@ impl ListedTool {
     }
 }
 
-/// The tools in a top-level member, none if it is absent; `None` if they cannot be read.
+/// Reads the tools in a top-level member. The list is empty if the member is absent or null; `None` if it cannot be read.
 pub(in crate::format) fn read_tool_list(
     conversation: &Conversation,
     name: &str,
@@ -119,15 +119,15 @@ impl ToolForm {
     }
 }
 
-/// The JSON schema of a tool's arguments. Those of a `strict` tool are all required, and null where they may be left
-/// out.
+/// Writes the JSON schema of a tool's arguments. All arguments of a `strict` tool are required; one that may be left out
+/// may be null.
 pub(in crate::format) fn write_object_schema(arguments: &[ToolArgument], strict: bool) -> String {
     let properties = arguments.iter().map(|it| write_property(it, strict));
     let properties = properties.collect::<Vec<_>>().join(",");
     let required = arguments.iter().filter(|it| it.required || strict);
     let required = required.map(|it| format!("\"{}\"", it.name));
     let required = match required.collect::<Vec<_>>().join(",") {
-        // Some validators want at least one name in it.
+        // Some validators want at least one name in `required`.
         names if names.is_empty() => names,
         names => format!(r#","required":[{names}]"#),
     };

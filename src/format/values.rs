@@ -23,7 +23,7 @@ pub(super) fn take_text(scan: &mut JsonScanner<'_>) -> Result<Option<JsonString>
     }
 }
 
-/// Takes any value; gives the raw content of a string, and nothing of any other value.
+/// Takes any value. Returns the raw content of a string, which is empty for any other value.
 pub(super) fn take_raw_text<'a>(
     json: &'a [u8],
     scan: &mut JsonScanner<'_>,
@@ -49,7 +49,7 @@ pub(super) fn walk_if_object<'a>(
     }
 }
 
-/// An object whose members matter, by their spans.
+/// The spans of an object and of its members.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ObjectSpans {
     pub(super) span: Span,
@@ -80,7 +80,7 @@ impl ObjectSpans {
             .ok()
     }
 
-    /// The raw content of a string; empty if the member is none.
+    /// Returns the raw content of a string member; empty if the member is absent or not a string.
     pub(super) fn text_bytes<'a>(&self, json: &'a [u8], name: &[u8]) -> &'a [u8] {
         let member = self.find_member(json, name);
         let text = member.and_then(|it| json[it.value.range()].strip_prefix(b"\""));
@@ -96,7 +96,7 @@ impl ObjectSpans {
 /// Elements of a list in an answer that are read; an answer has far fewer.
 const MAX_ELEMENTS: usize = 4_096;
 
-/// Reads the elements of a list. A longer list passes unread.
+/// Reads the elements of a list. Returns `None` if it has more than [`MAX_ELEMENTS`].
 pub(super) fn read_list<'a, T>(
     scan: &mut JsonScanner<'a>,
     mut read_element: impl FnMut(&mut JsonScanner<'a>) -> Result<T, MalformedJson>,
@@ -109,8 +109,8 @@ pub(super) fn read_list<'a, T>(
     Ok((elements.len() <= MAX_ELEMENTS).then_some((span, elements)))
 }
 
-/// Takes a `caller`: gives the id of the program that it names. For a caller of an unknown kind it gives the kind: no
-/// program has this id, so what it called stays. `None` if the model itself called.
+/// Takes a `caller`. Returns the id of the program that it names; `None` if the model itself made the call. If the caller
+/// is of an unknown kind, then its kind is returned in place of an id: no program has this id, so the call stays.
 pub(super) fn take_caller(
     json: &[u8],
     scan: &mut JsonScanner<'_>,
@@ -187,8 +187,8 @@ pub(super) fn take_index(
     Ok(index.map(|index| (index, value)))
 }
 
-/// Every provider has its own words for an answer that was cut off. A reason that is wrongly taken for one ends the
-/// client's loop.
+/// Returns the kind of a finish reason. Every provider has its own words for an answer that was cut off. If another
+/// reason is wrongly taken for one of these, then the client's loop ends.
 pub(super) fn finish_kind(reason: &[u8]) -> FinishKind {
     const CUT_OFF: [&str; 7] = [
         "length",

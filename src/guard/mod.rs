@@ -3,16 +3,16 @@
 //! [`plan`] makes the cuts of `order::ORDER`, puts injected messages back at their places, and lowers the answer cap to
 //! what is left.
 //!
-//! Of a request by which the client compacts its conversation no message is left out (`plan::compaction_request`).
+//! No message is left out of a request by which the client compacts its conversation (`plan::compaction_request`).
 //!
 //! Every plan that adds or removes a message is linted. A plan that fails is dropped: the original goes out, and a guard
 //! fault is counted.
 //!
-//! Its rooms, outermost first, each of which imports those that follow only: `plan` puts a plan together, `fold` decides which
-//! units go and what stands for them, `shrink` makes one message smaller, `inject` places what the proxy adds, `grammar`
-//! knows what may stand where, `text` cuts one text, `request` measures, `order` lists the cuts.
+//! Its modules, outermost first; each imports only those that follow it: `plan` puts a plan together, `fold` decides which
+//! units are left out and what replaces them, `shrink` makes one message smaller, `inject` places what the proxy adds,
+//! `grammar` knows which messages may follow each other, `text` cuts one text, `request` measures, `order` lists the cuts.
 //!
-//! The guard does no I/O and reads no clock. Of a conversation that came in invalid, it keeps what makes it so.
+//! The guard does no I/O and reads no clock. If a conversation came in invalid, what makes it invalid is kept.
 
 mod fold;
 mod grammar;

@@ -1,16 +1,17 @@
 //! The order in which cuts are tried: [`ORDER`].
 //!
 //! First come the cuts of single messages, made in every request that the guard plans; then those of whole requests, most of
-//! them only if the request is over its budget. `ClearEarly` cuts below the budget, and so does `CutDeeply` if the provider's
-//! cache is cold, or if a turn begins at a model whose reasoning is bound. A conversation may have been over its budget at any time while it grew, so the replay tries the cuts of requests
-//! for each request that the conversation went through (see `fold::replay`). The answer cap is lowered last, to what is
-//! left; the budgets count on that from the start (`request::answer_cap`).
+//! them only if the request is over its budget. `ClearEarly` cuts below the budget, and so does `CutDeeply` if the
+//! provider's cache is cold, or if a turn begins at a model whose reasoning is bound. A conversation may have been over its
+//! budget at any time while it grew. The replay therefore tries the cuts of requests for each request that the conversation
+//! went through (see `fold::replay`). The answer cap is lowered last, to what is left; the budgets count on that from the
+//! start (`request::answer_cap`).
 //!
-//! A history that the provider manages has its long results truncated, and nothing else (`plan::make_plan`).
+//! If the provider manages the history, then its long results are truncated, and nothing else is cut (`plan::make_plan`).
 //!
-//! Four things go that are no cuts for room: reasoning that a cut made stale (`fold::replay::reasoning`), what is before a
-//! course or a summary (`CutState::fold_before`), old media after a refusal (`plan::old_media`), and the middle of results
-//! in a request to compact (`plan::compaction_request`).
+//! Four things are left out for other reasons than room: reasoning that a cut made stale (`fold::replay::reasoning`), what
+//! is before a course or a summary (`CutState::fold_before`), old media after a refusal (`plan::old_media`), and the middle
+//! of results in a request to compact (`plan::compaction_request`).
 
 /// The order of all cuts.
 pub(in crate::guard) const ORDER: Order = Order {
@@ -45,30 +46,31 @@ pub(in crate::guard) const ORDER: Order = Order {
     ],
 };
 
-/// Cuts, each list in its order.
+/// Lists of cuts, each in the order in which its cuts are tried.
 pub(in crate::guard) struct Order {
-    /// Made once, whatever the request has room for.
+    /// Cuts of single messages: made once, in every request, also in one that fits.
     pub(in crate::guard) messages: &'static [MessageCut],
     /// Tried for each request of the replay.
     pub(in crate::guard) requests: &'static [RequestCut],
-    /// The last resorts, each no further than the request needs: the first that would do alone, if there is one, else all
-    /// until the request fits.
+    /// The last resorts. If one of them is enough alone, the first such one is made, else all in turn until the request
+    /// fits. None cuts more than the request needs.
     pub(in crate::guard) last: &'static [RequestCut],
-    /// The parts of a deep cut, each down to its goal; the last one only as far as the request needs. With `guard.order = "oldest"` the last one alone.
+    /// The parts of a deep cut. Each cuts down to its goal; the last one cuts only as much as the request needs. With
+    /// `guard.order = "oldest"`, the last one is the only one.
     pub(in crate::guard) deep: &'static [(DeepCut, Reach)],
 }
 
 /// Why a request is cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Due {
-    /// It is not. What is cut was due in an earlier request of the conversation.
+    /// It is not cut. What is missing was cut for an earlier request of the conversation.
     #[default]
     No,
     /// It is over its budget.
     OverBudget,
-    /// It has room for the user's newest message, which was left out: a cut of what is old makes that room.
+    /// It has room for the user's newest message, which was left out: a cut of older messages makes that room.
     QuestionReturns,
-    /// It is near its budget, and a turn begins: a cut in the midst of the turn would cost the reasoning of that.
+    /// It is near its budget, and a turn begins: a later cut, in the midst of the turn, would cost its reasoning.
     TurnBegins,
     /// It is near its budget, and the provider's cache is gone: a cut costs nothing now.
     ColdCache,
@@ -77,12 +79,12 @@ pub enum Due {
 }
 
 impl Due {
-    /// Whether the request does not fit, at least with the message that comes back.
+    /// Whether the request does not fit, at least once the question that was left out is back in it.
     pub(in crate::guard) const fn exceeds_budget(self) -> bool {
         matches!(self, Self::OverBudget | Self::QuestionReturns)
     }
 
-    /// In words, for the log.
+    /// Names the reason in words, for the log.
     pub const fn name(self) -> &'static str {
         match self {
             Self::No => "an earlier request",
@@ -95,18 +97,18 @@ impl Due {
     }
 }
 
-/// A cut by the bytes of messages, the settings and what the session remembers.
+/// A cut of a single message. It depends on the bytes of messages, on the settings and on what the session remembers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::guard) enum MessageCut {
     /// Named texts over their caps keep their beginning and end.
     CapNamedTexts,
-    /// System text over its share loses annotated texts, and gets shorter.
+    /// System text over its share loses annotated texts, and the rest of it gets shorter if the settings ask for it.
     HoldSystemShare,
     /// Long tool results keep their beginning and end.
     TruncateResults,
-    /// What an earlier request had to shorten stays so, and annotated texts that it left out stay out.
+    /// What an earlier request had to shorten stays short, and annotated texts that it left out stay out.
     RepeatLimits,
-    /// Results that are new get shorter still while the window is nearly full.
+    /// New results get even shorter while the window is nearly full.
     TruncateNewResults,
 }
 
@@ -118,24 +120,25 @@ pub(in crate::guard) enum RequestCut {
     ShortenTools,
     /// Old results become placeholders before the budget is reached, if the settings ask for it.
     ClearEarly,
-    /// Annotated texts go, by their priority, while the request is over its budget.
+    /// Annotated texts are left out, by their priority, while the request is over its budget.
     LeaveOutTexts,
-    /// The one cut that makes room for requests to come: see [`Order::deep`]. The user's newest message comes back with it,
-    /// where it was left out for a step that is old now.
+    /// The one cut that makes room for requests to come: see [`Order::deep`]. If the user's newest message was left out for
+    /// a step that is old now, it comes back with this cut.
     CutDeeply,
-    /// The ledger of what is gone goes, until the next deep cut: before the newest step gets shorter, and again once the
-    /// newest question is gone, which makes a ledger.
+    /// The ledger is left out until the next deep cut. This is tried before the newest step gets shorter, and again once the
+    /// newest question is left out, which makes a ledger.
     DropLedger,
-    /// Results of the steps whose reasoning led to the newest one get shorter, then those of the newest step, then its calls.
+    /// Results of the steps whose reasoning led to the newest step get shorter, then those of the newest step, then its
+    /// calls.
     ShortenNewestStep,
-    /// What is attached to the newest message gets shorter.
+    /// The attachments of the newest message get shorter.
     ShortenNewestAttachments,
-    /// The user's newest message goes, if it is long and a step behind it cannot get smaller.
+    /// The user's newest message is left out, if it is long and a step behind it cannot get smaller.
     FoldNewestQuestion,
 }
 
 impl RequestCut {
-    /// Whether it takes from what the model has not answered yet.
+    /// Whether it shortens or leaves out what the model has not answered yet.
     pub(in crate::guard) const fn changes_newest(self) -> bool {
         match self {
             Self::ShortenTools
@@ -155,18 +158,18 @@ impl RequestCut {
 pub(in crate::guard) enum DeepCut {
     /// Results become placeholders, oldest first; arguments of calls get shorter, if the settings ask for it.
     ClearResults,
-    /// Media of the user become notices, and attachments get shorter, oldest first.
+    /// Media of the user are replaced with notices, and attachments get shorter, oldest first.
     ClearAttachments,
-    /// Units go, first those whose words stand elsewhere too: those that are worth least a token.
+    /// Units are left out (evicted), first those that are worth least for each token: whose words are in other units too.
     FoldLeastWorth,
-    /// The last resort: units go, oldest first, until the request is within its budget.
+    /// The last resort: units are left out, oldest first, until the request is within its budget.
     FoldOldest,
 }
 
 /// How far a part of a deep cut reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::guard) enum Reach {
-    /// Up to the newest units, as many as fit into a part of the room.
+    /// Up to the tail: the newest units, as many as fit into a part of the room.
     BeforeTail,
     /// Up to what the request asks for: the newest step or message.
     BeforeNewest,

@@ -43,7 +43,7 @@ pub struct App {
     pub config: Config,
     pub clients: Clients,
     pub registry: Registry,
-    /// They hold providers as these settings have them.
+    /// They hold providers with these settings, so an `App` with other settings begins with an empty list.
     pub last_requests: Arc<LastRequests>,
     // All fields from here outlive a reload, except for `listening` and the clients' names of `sessions`.
     pub sessions: Sessions,
@@ -62,7 +62,7 @@ pub struct App {
     pub logins: Arc<AnsweredLogins>,
     pub leases: Arc<Leases>,
     pub tasks: Tasks,
-    /// Summaries; a drain does not wait for them.
+    /// Tasks that make summaries; a drain does not wait for them.
     pub summary_tasks: Tasks,
     pub summary_jobs: Arc<SummaryJobs>,
     client_limits: Arc<LimitMap<String>>,
@@ -127,7 +127,8 @@ impl App {
         })
     }
 
-    /// The same proxy under other settings. Changes no shared state before [`App::take_over`].
+    /// Makes an `App` with other settings, which shares the state that outlives a reload. Changes nothing of that state;
+    /// [`App::take_over`] does.
     ///
     /// # Errors
     /// The TLS roots of this machine cannot be read.

@@ -31,12 +31,12 @@ pub struct ParsedRequest {
 }
 
 impl ParsedRequest {
-    /// Where the client names its model, if the provider is sent another name.
+    /// Finds where the client names its model, if the provider is sent another name.
     pub fn find_renamed_model(&self, sent: &str) -> Option<Span> {
         self.model_span.filter(|_| self.model != sent)
     }
 
-    /// The model's name as the client spelt it, in quotes, if the provider is sent another name.
+    /// Copies the model's name as the client spelt it, in quotes, if the provider is sent another name.
     pub fn copy_renamed_model(&self, sent: &str) -> Option<Bytes> {
         let span = self.find_renamed_model(sent)?;
         Some(Bytes::copy_from_slice(&self.bytes[span.range()]))
@@ -63,7 +63,7 @@ impl SessionContext {
     }
 }
 
-/// A request with all it takes to send it, and to send it again.
+/// A client's request, with everything that is needed to send it once or again.
 pub struct ClientRequest {
     pub app: Arc<App>,
     /// The head, as it came.
@@ -82,13 +82,13 @@ pub struct FollowedConversation<'a> {
 }
 
 impl ClientRequest {
-    /// Whether it must not go out twice, nor to another provider: see [`Conversation::continues_thread`].
+    /// Whether the request must not be sent twice, nor to another provider: see [`Conversation::continues_thread`].
     pub fn continues_thread(&self) -> bool {
         let conversation = self.parsed.conversation.as_ref();
         conversation.is_some_and(|it| it.continues_thread())
     }
 
-    /// `None` where there is no conversation to follow.
+    /// Returns the conversation and its session; `None` if there is no conversation to follow.
     pub fn followed_conversation(&self) -> Option<FollowedConversation<'_>> {
         Some(FollowedConversation {
             session: self.session.as_ref()?,

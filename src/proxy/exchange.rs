@@ -1,7 +1,7 @@
 //! One request from its first byte to its last. Read this file first.
 //!
-//! `server/handle.rs` finds the client and the route (step 1), and calls [`exchange_conversation`] for one with a
-//! conversation, which goes these steps:
+//! `server/handle.rs` finds the client and the route (step 1). For a request with a conversation it calls
+//! [`exchange_conversation`], which has these steps:
 //!
 //! 1. the client and the route
 //! 2. the body, within limits
@@ -12,9 +12,9 @@
 //!    the proxy does that, the request is answered here
 //! 7. the summary of the older part, if the request waits for one; back to 6 with it
 //! 8. the provider; again if it refuses what the proxy added
-//! 9. the answer, relayed as it comes. Calls of the proxy's tools are taken out of it; if it calls nothing else,
-//!    back to 6 for the next turn. At its end its usage is judged, recovery's clock advances, and the new state is
-//!    stored
+//! 9. the answer, relayed as it comes. Calls of the proxy's tools are taken out of it; if the model calls nothing else, back
+//!    to 6 for the next tool round. At the end of the answer its usage is judged, recovery's clock advances, and the new
+//!    state is stored
 //!
 //! Each step passes its values to the next: a [`ClientRequest`], made ready for one candidate as a
 //! [`PlacedRequest`], with a [`PlannedRequest`](super::PlannedRequest) in it. An edited body is
@@ -84,7 +84,7 @@ pub async fn exchange_conversation(
     exchange_body(app, incoming, received, record).await
 }
 
-/// The same for a body that was read.
+/// Answers a request with a conversation whose body was read already.
 ///
 /// # Errors
 /// The exchange fails before an answer began.
@@ -151,7 +151,7 @@ fn identify_client<'a>(incoming: &'a IncomingRequest<'_>) -> ClientIdentity<'a> 
     ClientIdentity::from_headers(incoming.client.name.as_deref(), &incoming.parts.headers)
 }
 
-/// Step 4: the candidates that the client may use, and that speak its format.
+/// Step 4: chooses the candidates that the client may use, and whose provider supports the format of the request.
 ///
 /// SECURITY: a limited key needs exactly one model name, in the body. Parsers differ in which of two names they take,
 /// and some gateways prefer a name in the query.
@@ -177,7 +177,8 @@ fn choose_candidates(
     Ok(candidates)
 }
 
-/// Takes reasoning of earlier turns out of the sizes where all candidates are known to forget it.
+/// Leaves reasoning of earlier turns out of the sizes of the conversation, if all candidates are known not to read it, and
+/// the request does not say which reasoning the model reads.
 fn leave_out_forgotten(parsed: &mut ParsedRequest, candidates: &ModelCandidates) {
     let forgets = |target: &Target| target.provider.find_notes(&target.model).forgets_turns;
     let conversation = parsed.conversation.as_mut().and_then(Arc::get_mut);
@@ -270,7 +271,8 @@ fn join_request(
     }
 }
 
-/// Whether the provider is to hold a conversation that the guard could fit, and the settings say that it shall not.
+/// Whether the client leaves a conversation to a thread at the provider, although the guard could fit the conversation, and
+/// the settings refuse such threads.
 fn refuses_thread(request: &ClientRequest, placed: &PlacedRequest) -> bool {
     let conversation = request.parsed.conversation.as_ref();
     conversation.is_some_and(|it| it.is_left_to_thread())
@@ -281,7 +283,7 @@ fn refuses_thread(request: &ClientRequest, placed: &PlacedRequest) -> bool {
             .is_some_and(|it| it.is_open_to_changes())
 }
 
-/// Whether the client asks for its conversation to be compacted, and the proxy is to do so.
+/// Whether the client asks for its conversation to be compacted, and the proxy compacts it in place of a provider.
 fn answers_compaction(request: &ClientRequest) -> bool {
     let config = &request.app.config;
     config.responses.compaction == ClientCompaction::Answer

@@ -16,8 +16,8 @@ pub fn reported_tokens(response: &ResponseSummary) -> Option<u32> {
     tokens.filter(|&tokens| tokens > 0)
 }
 
-/// The tokens of all that was sent: those that the provider reported, and those that it says it cleared before it counted.
-/// What compares an estimate with a count takes this one.
+/// Returns the tokens of everything that was sent: those that the provider reported, and those that the provider says it
+/// cleared before it counted. Use this number to compare an estimate with a count.
 pub fn counted_tokens(response: &ResponseSummary) -> Option<u32> {
     reported_tokens(response).map(|tokens| tokens.saturating_add(response.cleared_tokens))
 }

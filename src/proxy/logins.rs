@@ -1,12 +1,13 @@
 //! The account of a ChatGPT login whose token is renewed: the ids of account and user in the token stay the same, so that a
 //! session outlives its token.
 //!
-//! SECURITY: the proxy verifies none of this. So an id counts only at the login's own host, in requests that carry the token
-//! there and nowhere else, and only after that host answered this very token, in a conversation, with a 2xx while this proxy
-//! runs. Until then the token is an account of its own, so that nothing that is stored enters its request. Another's ids break
-//! the signature of a token. The account finds sessions only: session API, page and commands go by the credential itself.
-//! The token of a subscription at Anthropic is opaque, and nothing else in the request is verified by anybody, so that it stays
-//! an account of its own; Claude Code names its account by `x-plimsoll-key`.
+//! SECURITY: the proxy does not verify the token or its ids. So the ids count only if every candidate is the login's own
+//! host, if the token is the only credential in the request, and if that host has answered this very token, in a
+//! conversation, with a 2xx while this proxy runs. Until then the token is an account of its own, so that no stored state
+//! enters its request. A token with the ids of somebody else has no valid signature. The account is used to find sessions
+//! only: the session API, the page and commands use the credential itself. The token of a subscription at Anthropic is
+//! opaque, and nobody verifies anything else in the request, so such a token stays an account of its own; Claude Code names
+//! its account by `x-plimsoll-key`.
 
 use std::num::NonZeroUsize;
 
@@ -56,8 +57,8 @@ struct AuthClaims {
     chatgpt_account_id: String,
 }
 
-/// The account of the login that a request carries, if all who may answer it are that login's own host, and the host has
-/// answered this token. `None`: the credential is the account.
+/// Finds the account of the login that a request carries, if every candidate is that login's own host, and the host has
+/// answered this token. Returns `None` if the credential itself is the account.
 pub(super) fn find_login_account(
     app: &App,
     parts: &Parts,

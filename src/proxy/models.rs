@@ -1,4 +1,4 @@
-//! The list of models, as the API of OpenAI or Anthropic has it, with what is known of their windows.
+//! The list of models in the form of OpenAI's or Anthropic's API, with the windows that are known.
 
 use std::time::Duration;
 
@@ -22,10 +22,10 @@ use crate::{
 /// How long the list of models waits for lists of providers that were never asked before.
 const FIRST_LISTS: Duration = Duration::from_secs(1);
 
-/// What Anthropic says where it does not know when a model came.
+/// The date that Anthropic's API gives for a model whose release date it does not know.
 const UNKNOWN_DATE: &str = "1970-01-01T00:00:00Z";
 
-/// The list of all models that the client may use.
+/// Answers with the list of all models that the client may use.
 pub async fn answer_model_list(
     app: &App,
     parts: &Parts,
@@ -41,7 +41,7 @@ pub async fn answer_model_list(
     });
     let data: Vec<Value> = models.collect();
     let list = match format.api() {
-        // Pages are not cut, whatever `limit` says.
+        // The list is not divided into pages, whatever `limit` says.
         Api::Anthropic => {
             let id = |model: Option<&Value>| model.map(|model| model["id"].clone());
             let (first, last) = (id(data.first()), id(data.last()));
@@ -52,10 +52,10 @@ pub async fn answer_model_list(
     json_response(StatusCode::OK, list.to_string())
 }
 
-/// One model of that list.
+/// Answers with one model of that list.
 ///
 /// # Errors
-/// The client may use no model of that name.
+/// If the client may use no model of that name.
 pub fn answer_model(
     app: &App,
     parts: &Parts,

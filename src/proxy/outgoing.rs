@@ -1,4 +1,4 @@
-//! Requests to providers: path, query and headers, without the client's keys and headers of the hop.
+//! Requests to providers: path, query and headers, without the client's keys and without hop-by-hop headers.
 
 use std::borrow::Cow;
 
@@ -37,10 +37,10 @@ const PROVIDER_HEADER: HeaderName = HeaderName::from_static("x-plimsoll-provider
 /// Names of keys in a query: at Azure, at its gateways, and at Google.
 const KEYS: [&str; 4] = ["api-key", "api_key", "subscription-key", "key"];
 
-/// Bytes of a key, where others stand too: `sk-SK` is a language.
+/// A key has at least this many bytes, in headers and query members that may hold any text: `sk-SK` there is a language.
 const LEAST_KEY: usize = 16;
 
-/// A query with its `?`. The client's key is taken out if the provider must not get it.
+/// Returns the query with its `?`, without keys of the client that the provider must not get.
 pub fn strip_query_keys(app: &App, parts: &Parts, provider: &Provider, query: &str) -> String {
     let (clients, passes) = (&app.clients, passes_credentials(app, parts, provider));
     if passes && !clients.have_keys() {
@@ -57,8 +57,8 @@ pub fn strip_query_keys(app: &App, parts: &Parts, provider: &Provider, query: &s
     format!("?{}", kept.join("&"))
 }
 
-/// Whether a provider gets what the client sends as its own credentials. The key of `plimsoll run`, which some clients send as
-/// that of an API, goes to none.
+/// Whether a provider gets what the client sends as its own credentials. The key of `plimsoll run`, which some clients send
+/// as the key of an API, is sent to no provider.
 fn passes_credentials(app: &App, parts: &Parts, provider: &Provider) -> bool {
     let mut all = list_credentials(&parts.headers, parts.uri.query(), provider);
     matches!(provider.config.auth, Auth::Client)
@@ -72,8 +72,8 @@ pub fn look_up_for_client(app: &App, parts: &Parts, target: &mut Target, format:
     target.window = app.registry.current_window(target);
 }
 
-/// For whom a provider decides how long the prompt of a request may be, whatever the session. The betas are those of the
-/// client, and in Messages those that the suffix of the model's name asks for.
+/// Finds the account and the betas by which a provider decides how long the prompt of a request may be; the scope names no
+/// session. The betas are those of the client, and in Messages also those that the suffix of the model's name asks for.
 pub fn find_lesson_scope(app: &App, parts: &Parts, target: &Target, format: Format) -> LessonScope {
     let mut scope = find_plain_scope(app, parts, &target.provider);
     if target.asks_long_window && format.api() == Api::Anthropic {
@@ -82,7 +82,7 @@ pub fn find_lesson_scope(app: &App, parts: &Parts, target: &Target, format: Form
     scope
 }
 
-/// The same without what the suffix of the model's name asks for.
+/// Finds such a scope without the betas that the suffix of the model's name asks for.
 ///
 /// SECURITY: what is learnt of one client's account is not applied to another's. Only a keyed digest of the credential is
 /// kept.
@@ -111,7 +111,7 @@ fn find_credential(app: &App, parts: &Parts, provider: &Provider) -> Option<Vec<
     all.find(|credential| !app.clients.is_key(credential))
 }
 
-/// Refuses a request for a provider that the proxy chose by itself, where it has no credential, or one that is for
+/// Refuses a request for a provider that the proxy chose by itself, if the request has no credential, or one that is for
 /// another provider.
 pub fn check_credentials(parts: &Parts, provider: &Provider) -> Result<(), Failure> {
     if !provider.config.is_known {
@@ -125,16 +125,17 @@ pub fn check_credentials(parts: &Parts, provider: &Provider) -> Result<(), Failu
     let listed = list_credentials(&headers, query, provider);
     let all: Vec<_> = listed.chain(protocols).collect();
     let name = provider.name.to_string();
-    // SECURITY: `anthropic/NAME` leads to Anthropic, where a ChatGPT login must not go. OpenAI may get it: it is its own.
+    // SECURITY: the model name `anthropic/NAME` chooses Anthropic, which must not get a ChatGPT login. OpenAI may get the
+    // login, which is OpenAI's own.
     if has_chatgpt_login(&parts.headers) && provider.config.is_for_anthropic() {
         return Err(Failure::CredentialElsewhere { provider: name });
     }
-    // White space behind the name of a scheme goes with the end of the line.
+    // White space at the end of a header's value is lost, so a scheme without a credential is the word alone.
     let is_none = |it: &Vec<u8>| it.is_empty() || it.eq_ignore_ascii_case(b"bearer");
     if all.iter().all(is_none) {
         return Err(Failure::CredentialMissing { provider: name });
     }
-    // A key also goes on where nobody looks for one.
+    // Other headers and query members are forwarded too, and may also hold a key.
     let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
     let mut pairs = pairs.flat_map(|(name, value)| [name, value]);
     let may_get = |text: &[u8], least| provider.config.may_get(text, least);
@@ -147,7 +148,7 @@ pub fn check_credentials(parts: &Parts, provider: &Provider) -> Result<(), Failu
     }
 }
 
-/// The bearer token that the provider gets of the client, where it gets no other credential.
+/// Returns the client's bearer token, if the provider gets it and no other credential.
 pub fn read_only_token<'a>(app: &App, parts: &'a Parts, provider: &Provider) -> Option<&'a [u8]> {
     let sent = parts.headers.get(AUTHORIZATION)?;
     let token = parse_bearer(sent.as_bytes())?;
@@ -157,7 +158,7 @@ pub fn read_only_token<'a>(app: &App, parts: &'a Parts, provider: &Provider) -> 
     (is_only && passes).then_some(token)
 }
 
-/// Whatever in a request may be a credential for a provider, in headers and query.
+/// Lists everything in the headers and the query of a request that may be a credential for a provider.
 fn list_credentials<'a>(
     headers: &'a HeaderMap,
     query: Option<&'a str>,
@@ -171,13 +172,13 @@ fn list_credentials<'a>(
     in_headers.chain(in_query)
 }
 
-/// Carried by requests with a ChatGPT login, which is none for the API of OpenAI's keys.
+/// The header that marks requests with a ChatGPT login. Such a login is not valid for OpenAI's API, which takes keys.
 pub const CHATGPT_ACCOUNT: HeaderName = HeaderName::from_static("chatgpt-account-id");
 
-/// The provider that a request names: in its path (`named`), in a header, or by a ChatGPT login. `model` is empty where the
-/// request names none.
+/// Chooses the provider that a request names: in its path (`named`), in a header, or by a ChatGPT login. `model` is empty if
+/// the request names none.
 ///
-/// SECURITY: nobody has verified the login. It goes to its own host, which does.
+/// SECURITY: the proxy has not verified the login. It is sent to its own host, which verifies it.
 pub fn choose_provider<'a>(
     app: &'a App,
     parts: &'a Parts,
@@ -186,7 +187,7 @@ pub fn choose_provider<'a>(
 ) -> Option<&'a str> {
     let by_login = || {
         let config = &app.config;
-        // A model that the settings or the client itself send elsewhere.
+        // The settings, or the client by a `/` in the name, choose another provider for this model.
         let is_elsewhere = model.contains('/')
             || config.models.contains_key(model)
             || config.aliases.contains_key(model);
@@ -221,7 +222,7 @@ pub struct RequestHead {
 }
 
 impl RequestHead {
-    /// For a request whose body is sent without its content encoding.
+    /// Makes the head of a request whose body is sent without its content encoding.
     pub fn new(app: &App, parts: &Parts, provider: &Provider, format: Format) -> Self {
         let mut headers = outgoing_headers(app, parts, provider, true);
         headers::place_key(&mut headers, &provider.config, format);
@@ -237,7 +238,7 @@ impl RequestHead {
         target.scope.betas & !read_window_betas(split_header_list(&self.headers, &BETA_HEADER))
     }
 
-    /// The request for a model. `betas`: what the body has that needs a header too.
+    /// Makes the request for a model. `betas`: the features in the body that a header must name too.
     pub fn to_request(&self, target: &Target, body: Payload, betas: &[Beta]) -> OutgoingRequest {
         let mut headers = self.headers.clone();
         add_window_betas(&mut headers, self.added_window_betas(target));
@@ -259,7 +260,7 @@ pub fn add_window_betas(headers: &mut HeaderMap, betas: u8) {
     }
 }
 
-/// The headers for a provider. `identity`: its answer must come without a content encoding.
+/// Builds the headers for a provider. `identity`: the provider's answer must come without a content encoding.
 pub fn outgoing_headers(
     app: &App,
     parts: &Parts,
@@ -269,7 +270,7 @@ pub fn outgoing_headers(
     let (clients, passes) = (&app.clients, passes_credentials(app, parts, provider));
     let mut sent = Cow::Borrowed(&parts.headers);
     if clients.have_keys() {
-        // Before the provider's own are added, one of which may be the same.
+        // Keys are removed before the provider's own headers are added, since one of these may have the same value.
         clients.strip_keys(sent.to_mut());
     }
     let mut out = headers::filter_for_provider(&sent, &provider.config, passes, identity);
@@ -279,7 +280,7 @@ pub fn outgoing_headers(
     out
 }
 
-/// The answer with only the headers that the client gets.
+/// Removes all headers from an answer that the client must not get.
 pub fn clean_answer_headers(mut answer: Response<Body>) -> Response<Body> {
     *answer.headers_mut() = headers::filter_for_client(answer.headers());
     answer

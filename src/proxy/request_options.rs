@@ -1,4 +1,4 @@
-//! Options that a client sets in headers of its request, and what it says of the request there.
+//! Options that a client sets in headers of its request, and the class of the request that it names there.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -6,11 +6,11 @@ const GUARD: HeaderName = HeaderName::from_static("x-plimsoll-guard");
 const RECOVERY: HeaderName = HeaderName::from_static("x-plimsoll-recovery");
 const AUTO_COMPACT: HeaderName = HeaderName::from_static("x-plimsoll-auto-compact");
 const STREAM_HEALTH: HeaderName = HeaderName::from_static("x-plimsoll-stream-health");
-/// The name of a task that an app sets a model beside a conversation; empty or missing in a turn. Any client may be told to
-/// send it; `{{TASK}}` in a header of Open WebUI's connection is such a name.
+/// The name of a task that an app gives a model outside of a conversation; empty or missing in requests of a conversation.
+/// Any client can be configured to send this header; `{{TASK}}` in a header of Open WebUI's connection is such a name.
 const TASK: HeaderName = HeaderName::from_static("x-plimsoll-task");
-/// Sent with `CLAUDE_CODE_GATEWAY_HINT_HEADERS=1`, by Claude Code 2.1.332. No page of its vendor names them: where they are
-/// missing, or have another value, the request is taken for what it looks like.
+/// Sent by Claude Code 2.1.332 with `CLAUDE_CODE_GATEWAY_HINT_HEADERS=1`. No page of its vendor documents these headers: if
+/// they are missing, or have another value, the request is judged by its content.
 const CLAUDE_CLASS: HeaderName = HeaderName::from_static("x-claude-code-request-class");
 const CLAUDE_AUXILIARY: HeaderName = HeaderName::from_static("x-claude-code-auxiliary-type");
 
@@ -27,13 +27,13 @@ pub enum GuardMode {
 /// What the client says that a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestClass {
-    /// A turn, or nothing is said.
+    /// A request of a conversation, or the client names no class.
     Turn,
-    /// It compacts the conversation, or answers beside it: nothing new of recovery, and no cut that could wait.
+    /// It compacts the conversation, or is a side reply: recovery adds nothing new, and no cut is made that could wait.
     Beside,
-    /// It belongs to no conversation: the same, and no state.
+    /// It belongs to no conversation: the same holds, and no state is stored.
     Auxiliary,
-    /// It repeats the last request, so that the cache stays warm: the same.
+    /// It repeats the last request to keep the cache warm: the same holds, and no state is stored.
     WarmsCache,
 }
 
@@ -56,9 +56,10 @@ impl RequestClass {
 pub struct RequestOptions {
     pub mode: GuardMode,
     pub class: RequestClass,
-    /// Recovery may add a new prompt, tools or a course. Earlier additions stay either way, so that the prefix does.
+    /// Recovery may add a new prompt, tools or a course. Earlier additions stay in either case, so that the prefix does not
+    /// change.
     pub recovers: bool,
-    /// Whether the conversation is summarised automatically; `None`: as its session, or the settings, say.
+    /// Whether the conversation is summarised automatically; `None`: the session decides, else the settings.
     pub auto_compact: Option<bool>,
     /// A stream reports its level in a comment at its end.
     pub comment: bool,

@@ -36,8 +36,8 @@ const ATTEMPTS: HeaderName = HeaderName::from_static("x-plimsoll-attempts");
 const TIMING: HeaderName = HeaderName::from_static("server-timing");
 const BILLED: HeaderName = HeaderName::from_static("x-plimsoll-billed-tokens");
 
-/// Headers that report what was done, and the health of the previous generation. `calls`: those to providers before the
-/// answer.
+/// Builds the headers in the head of an answer: what was done, and the health of the previous generation. `calls`: the calls
+/// to providers before the answer.
 pub fn build_head_headers(
     session: &SessionContext,
     planned: &PlannedRequest,
@@ -68,8 +68,8 @@ pub fn build_head_headers(
     headers
 }
 
-/// The same while the request still waits for its summary, before a provider is asked. No headers if there is no
-/// conversation to follow.
+/// Builds such headers while the request still waits for its summary, before a provider is asked. There are none if there is
+/// no conversation to follow.
 pub fn build_early_headers(request: &ClientRequest, placed: &PlacedRequest) -> HeaderMap {
     let (Some(session), Some(planned)) = (&request.session, &placed.planned) else {
         return HeaderMap::new();
@@ -79,8 +79,8 @@ pub fn build_early_headers(request: &ClientRequest, placed: &PlacedRequest) -> H
     headers
 }
 
-/// Headers at the end of an answer; they replace those of [`build_head_headers`]. `actions` may differ from those in
-/// the head: a further turn may have begun a new course.
+/// Builds the headers at the end of an answer, which replace those of [`build_head_headers`]. `actions` may differ from the
+/// actions in the head: a further tool round may have begun a new course.
 pub fn build_end_headers(
     planned: &PlannedRequest,
     state: &SessionState,
@@ -122,7 +122,7 @@ fn insert_header(headers: &mut HeaderMap, name: HeaderName, value: String) {
     }
 }
 
-/// The end of a stream, as a comment that every parser ignores.
+/// Writes the trailers as a comment for the end of a stream, which every parser ignores.
 pub fn stream_comment(trailers: &HeaderMap) -> String {
     let words = trailers.iter().filter_map(|(name, value)| {
         let name = name.as_str().strip_prefix("x-plimsoll-")?;

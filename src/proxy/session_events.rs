@@ -1,7 +1,7 @@
 //! Changes of sessions in this process, published to listeners of the API.
 //!
-//! Costs nothing without listeners. Their number is bounded, in all and for each account. A listener that falls
-//! behind is told that it missed something, and blocks no other.
+//! Without listeners, publishing costs nothing. The number of listeners is bounded, in all and for each account. A listener
+//! that falls behind gets an event that it missed something, and blocks no other listener.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub struct SessionChange {
     with_title: Bytes,
 }
 
-/// A listener, until it is dropped.
+/// The subscription of a listener. It ends when this is dropped.
 #[derive(Debug)]
 pub struct SessionSubscription {
     receiver: Receiver<Arc<SessionChange>>,
@@ -66,7 +66,7 @@ impl SessionChange {
         }
     }
 
-    /// The entry in the list of sessions, as that reader sees it.
+    /// Returns the session's entry in the list of sessions, as that reader sees it.
     pub const fn overview_for(&self, reader: ReportReader) -> &Bytes {
         match reader.sees_titles() {
             true => &self.with_title,

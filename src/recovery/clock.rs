@@ -12,7 +12,7 @@ use crate::{
     health::HealthLevel,
 };
 
-/// Where a session stands between healthy and a new course.
+/// The state of a session between healthy and a new course.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RecoveryClock {
     #[default]
@@ -68,7 +68,7 @@ pub struct GenerationEvents {
 }
 
 impl RecoveryClock {
-    /// What is due with the next request.
+    /// Returns the action that is due with the next request.
     pub const fn due_action(self) -> Option<RecoveryAction> {
         match self {
             Self::Calm | Self::Caution { due: false, .. } => None,
@@ -87,7 +87,7 @@ impl RecoveryClock {
         }
     }
 
-    /// The clock after a generation of that level.
+    /// Returns the clock after a generation of this `level`.
     pub fn advance_after(
         self,
         level: HealthLevel,
@@ -95,7 +95,7 @@ impl RecoveryClock {
         pace: RecoveryPace,
     ) -> Self {
         let (before, events) = match events.cleared {
-            // A prompt stands before the clear.
+            // A prompt of this generation was sent before the clear, so it does not count for the new course.
             true => (Self::Calm, GenerationEvents::default()),
             false => (self, events),
         };
@@ -103,7 +103,7 @@ impl RecoveryClock {
         let critical = |left| Self::Critical { left, told: false };
         match (before, level) {
             (before, HealthLevel::Unknown) => before.advance_without_level(events),
-            // A prompt that went ahead of a cut stands for that of the entry into caution.
+            // A prompt that was sent ahead of a cut replaces the prompt at the entry into caution.
             (Self::Calm, HealthLevel::Healthy | HealthLevel::Caution) if events.carried_prompt => {
                 caution(pace.caution_cadence <= 1, 1)
             }

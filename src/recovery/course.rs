@@ -1,8 +1,8 @@
 //! The preface of a new course, in place of the messages before it.
 //!
-//! The preface holds the model's reminders. If there are none, or none from the ending course, it also holds facts that
-//! are picked mechanically from the removed messages. It depends on its input alone, and the only number in it is that
-//! of the course. So the preface is the same in every request of the course.
+//! The preface holds the model's reminders. If there are none, or if the ending course began with the same ones, it also
+//! holds facts that are picked mechanically from the removed messages. It depends on its input alone, and the only number in
+//! it is that of the course. So the preface is the same in every request of the course.
 
 use super::{Language, Prompts, RecoveryMemory};
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// Most characters of facts beside reminders, fences included.
+/// Most characters of facts next to reminders, fences included.
 pub const MAX_FACTS_BESIDE: usize = 2_000;
 
 /// The texts of a session, in its language.

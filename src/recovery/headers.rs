@@ -1,7 +1,7 @@
 //! Response headers of recovery: countdown, course, number of reminders.
 //!
-//! The same values stand in headers, trailers and stream comments. Default values are left out: an answer in a healthy
-//! first course has none of these headers.
+//! The same values are sent in headers, in trailers and in stream comments. Default values are left out: an answer in a
+//! healthy first course has none of these headers.
 
 use http::{HeaderName, HeaderValue};
 
@@ -15,8 +15,9 @@ pub const HEADER_NAMES: &[&str] = &[
     "x-plimsoll-reminders",
 ];
 
-/// `x-plimsoll-countdown`: generations left before a clear, while critical. `x-plimsoll-course`:
-/// the number of the course, from the second on. `x-plimsoll-reminders`: their number, unless 0.
+/// Builds the headers of recovery. `x-plimsoll-countdown`: generations left before a clear, while critical.
+/// `x-plimsoll-course`: the number of the course, from the second on. `x-plimsoll-reminders`: the number of reminders,
+/// unless it is 0.
 pub fn build_recovery_headers(
     memory: &RecoveryMemory,
 ) -> impl Iterator<Item = (HeaderName, HeaderValue)> {

@@ -1,6 +1,7 @@
 //! Why recovery adds nothing new to a request, or no caution prompts.
 //!
-//! The request decides: a session may have requests of both kinds, and windows of several candidates.
+//! Each request is judged by itself: a session may have requests with and without tools, and candidates with different
+//! windows.
 
 use std::fmt;
 
@@ -8,27 +9,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::{conversation::Conversation, guard::Report, health::limits::HealthLimits};
 
-/// Below this window, in tokens, models are too small for a notice beside the user's question: one of 135M parameters
-/// answered the notice in view of the user in 3 of 5 chats.
+/// Below this window, in tokens, models are too small for a prompt of recovery next to the user's question: a model of 135M
+/// parameters answered the prompt in view of the user in 3 of 5 chats.
 const LEAST_CHAT_WINDOW: u32 = 32_768;
 
-/// The part of a window, one in so many, and the most tokens of it, that must be left beside what no cut can take. Where less
-/// is left, the answer and the conversation need it.
+/// What no cut can take must leave one part in so many of the window, or [`LEAST_ROOM`] tokens if that is less. If less is
+/// left, the answer and the conversation need it.
 const LEAST_ROOM_PART: u32 = 3;
 const LEAST_ROOM: u32 = 3_000;
 
-/// What no cut can take of a planned request; tokens.
+/// The part of a planned request that no cut can take; tokens.
 struct FixedTokens {
     system_and_tools: u32,
     /// With the task.
     all: u32,
-    /// The same as the provider is expected to count it, with what it adds outside of the body.
+    /// The tokens of `all` as the provider is expected to count them, with what it adds outside of the body.
     counted: u32,
 }
 
 impl FixedTokens {
-    /// What providers add outside of the body is beyond no level; where they count the whole request as less than the
-    /// estimate, that counts.
+    /// What a provider adds outside of the body must not lift the fixed part over a level. So the ratio of expected to raw
+    /// tokens counts for the first two numbers only if it is below 1: the provider counts the whole request as less than the
+    /// estimate.
     fn from_report(report: &Report) -> Self {
         let scale = f64::from(report.expected) / f64::from(report.raw_after.max(1));
         let tokens = |raw: u32, scale: f64| (f64::from(raw) * scale) as u32;
@@ -46,8 +48,8 @@ fn leaves_little(tokens: u32, window: u32) -> bool {
     window.saturating_sub(tokens) < LEAST_ROOM.min(window / LEAST_ROOM_PART)
 }
 
-/// Whether a planned request gets no tool that it had not before: what no cut can take leaves less than a third of the
-/// window, 3,000 tokens at most.
+/// Whether a planned request gets no tool that the session did not have before: what no cut can take leaves less than a
+/// third of the window, or less than 3,000 tokens if a third is more.
 pub fn has_little_room(report: &Report, window: u32) -> bool {
     leaves_little(FixedTokens::from_report(report).counted, window)
 }
@@ -57,25 +59,28 @@ pub fn has_little_room(report: &Report, window: u32) -> bool {
 pub enum RecoveryHold {
     /// The request has no tools of the client's, and its window is below 32,768 tokens.
     SmallChat,
-    /// What reminders cannot lower is beyond a level by itself.
+    /// The part of the request that no cut can take is beyond a level by itself, or leaves too little of the window.
+    /// Reminders cannot lower that part.
     FixedPart {
         /// Of the window.
         percent: u32,
         /// System and tools are beyond the level only with the task.
         with_task: bool,
-        /// It is beyond the critical level, too, so that no countdown begins either, or leaves little of the window.
+        /// The part is beyond the critical level too, so that no countdown begins either; or there is no critical level; or
+        /// the part leaves too little of the window.
         above_critical: bool,
     },
 }
 
 impl RecoveryHold {
-    /// The hold of a chat in a small window; `chats`: the setting `recovery.chats`.
+    /// Returns the hold of a chat in a small window; `chats`: the setting `recovery.chats`.
     pub fn of_chat(conversation: &Conversation, window: u32, chats: bool) -> Option<Self> {
         let is_small = !chats && window < LEAST_CHAT_WINDOW && !conversation.names_tools();
         is_small.then_some(Self::SmallChat)
     }
 
-    /// The hold where the fixed part of a planned request is beyond a level, or leaves little of the window.
+    /// Returns the hold if the fixed part of a planned request (what no cut can take) is beyond a level, or leaves too
+    /// little of the window.
     pub fn of_fixed_part(report: &Report, window: u32, limits: &HealthLimits) -> Option<Self> {
         let FixedTokens {
             system_and_tools,

@@ -10,12 +10,12 @@ use crate::{
 
 /// A Chinese message has at most this many letters for each Chinese character: about a word.
 const LETTERS_PER_HAN: u32 = 6;
-/// A message with at least this many Chinese characters is Chinese even if a pasted log stands beside them.
+/// A message with at least this many Chinese characters is Chinese even if it also holds a pasted log.
 const MANY_HAN: u32 = 20;
 /// Such a message has at most this many letters for each Chinese character.
 const LETTERS_BESIDE_MANY: u32 = 40;
 
-/// The configured language, else the stored one, else that of the conversation.
+/// Chooses the configured language, else the stored one, else that of the conversation.
 pub fn choose_language(
     configured: Option<Language>,
     stored: Option<Language>,

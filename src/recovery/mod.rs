@@ -6,7 +6,7 @@
 //! (`guard/inject/injections.rs`), and injected again into every later request. A new course is a fold whose boundary
 //! and preface recovery chooses.
 //!
-//! If settings or a header switch recovery off, recovery decides nothing, and the recovery clock stands still. Recorded
+//! If settings or a header switch recovery off, recovery decides nothing, and the recovery clock does not advance. Recorded
 //! injections stay in requests, since their removal would break the prompt cache. After a failure (an invalid plan, a
 //! refusal by the provider, a failed tool round) the additions are withdrawn, and the request continues without them.
 
@@ -45,13 +45,14 @@ pub struct RecoveryMemory {
     pub tools: ToolSet,
     /// Chosen once per session.
     pub language: Option<Language>,
-    /// The model asked for a new course beside calls of the client's tools. The course begins with the next request.
+    /// The model asked for a new course in an answer that also calls the client's tools. The course begins with the next
+    /// request.
     pub clear_due: bool,
     /// Clears by API commands so far.
     pub clears: u32,
     /// The additions without which the session continues.
     pub refused: RefusedAdditions,
-    /// Why the last request had nothing new of recovery, or no caution prompt.
+    /// Why recovery added nothing new to the last request, or no caution prompt.
     pub held: Option<RecoveryHold>,
 }
 
@@ -62,8 +63,8 @@ pub enum RefusedAdditions {
     Nothing,
     /// The provider accepted a request only without any of them.
     All,
-    /// The provider accepted a request only without a user message after a tool result, or without a system message
-    /// in the midst.
+    /// The provider accepted a request only without a user message after a tool result, or without a system message in the
+    /// middle of the list.
     UserAfterTool,
 }
 

@@ -138,8 +138,8 @@ impl Reminders {
         self.notes.len() < MAX_NOTES && self.push_note(text, ReminderKind::Package).is_some()
     }
 
-    /// The newest notes that fit, oldest first, each between fences; the oldest of them may be shortened. Fence tags in
-    /// a note are neutralised. The stored notes do not change.
+    /// Renders the newest notes that fit, oldest first, each between fences; the oldest of the shown notes may be shortened.
+    /// Fence tags in a note are neutralised. The stored notes do not change.
     pub fn render_within(&self, fits: impl Fn(&str) -> bool) -> String {
         let mut shown = String::new();
         for note in self.notes.iter().rev() {

@@ -1,6 +1,6 @@
 //! The proxy-executed tools: four for reminders, and `recall`.
 //!
-//! A model may write anything into a call. If a call cannot be executed, its tool result tells the model what to do.
+//! A model may write anything into a call. If a call cannot be executed, its tool result says what the model has to do.
 //! Nothing here fails, and every tool result is short.
 
 mod arguments;

@@ -1,5 +1,5 @@
-//! The state that a conversation continues: found by the digests of all its messages, or by its answers where the client has
-//! edited its history.
+//! Finds the state that a conversation continues: by the digests of all its messages, or by its answers alone if the client
+//! has edited its history.
 
 use bytes::Bytes;
 
@@ -22,7 +22,7 @@ struct Ancestor {
     state: SessionState,
     /// Messages before its answer in this conversation.
     answer_at: u32,
-    /// The item of its answer, if all messages before that are the state's.
+    /// The index of the item of its answer, if all messages before that item are those of the state.
     answer_item: Option<usize>,
     commands: Bytes,
 }
@@ -101,8 +101,8 @@ impl Sessions {
         })
     }
 
-    /// The state of an answer behind more than `newer` messages whose conversation the client has edited. A failure counts
-    /// as no such state.
+    /// Finds, by loose keys, a state whose conversation the client has edited since. Only answers after more than `newer`
+    /// messages are looked for. A failure counts as no such state.
     async fn find_edited(
         &self,
         inherited: &InheritedSession,

@@ -1,21 +1,23 @@
-//! A conversation whose history the client has edited: whether it continues a state that was found by loose keys.
+//! Decides whether a conversation whose history the client has edited continues a state that was found by loose keys.
 //!
-//! Clients replace old results by placeholders, set reminders beside the newest message, tell the time in their first
-//! message, and spell the arguments of old calls anew. Then no key of the digest chain fits, and the state is looked for by
-//! its answer. Other conversations may have that answer too. So the state keeps a sketch of its conversation
-//! ([`crate::session::history_sketch`]), and is continued only where all of this holds:
+//! Clients replace old results by placeholders, add texts of their own to the newest message, write the time into their
+//! first message, and spell the arguments of old calls anew. Then no key of the digest chain fits, and the state is looked
+//! for by its answer. Other conversations may have that answer too. Therefore the state keeps a sketch of its conversation
+//! ([`crate::session::history_sketch`]), and it is continued only if all of this holds:
 //!
 //! - The request holds the state's answer, with its text, call ids, names and arguments.
-//! - It has at least 64 characters (`LONG_ANSWER`), or another answer of the state, with other words, stands before it.
+//! - This answer has at least 64 characters (`LONG_ANSWER`), or the request has another answer of the state, with other
+//!   words, before it.
 //! - No trusted session id differs ([`TrustedIds`]).
-//! - No message of the user has other words than it had; the first one may, and one that lost its words: what the client
-//!   says in the user's place comes and goes, but other words of the user are another conversation.
-//! - What is older than the sketch is the same but for results and the first message.
-//! - Most of what was said since the session began is still there, in order. Answers and the user's messages count,
-//!   results and system messages do not, nor does the first message, nor the examples or the history that the session began
+//! - No user message except the first has other words than before. A message may have lost all its words, or gained words if
+//!   it had none, since texts that the client puts in the user's place come and go. Other words of the user mean another
+//!   conversation.
+//! - Everything older than the sketch is the same, except for results and the first message.
+//! - More than half of what was said since the session began is still there, in order. Answers and user messages count.
+//!   Results, system messages and the first message do not count, nor do the examples or the history that the session began
 //!   with: other sessions may have them too.
 //!
-//! Of several sessions with that answer, none is found: a loose key is ambiguous then ([`crate::store::LooseKeys`]).
+//! If several sessions have that answer, then no state is found: the loose key is ambiguous ([`crate::store::LooseKeys`]).
 
 use crate::{
     conversation::{Conversation, PlaceMap},
@@ -36,12 +38,12 @@ const MAX_COMPARED: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EditedHistory {
     pub(super) places: PlaceMap,
-    /// Messages and runs of results that were changed, added or removed, as far as the state remembers them, 1 at the least.
+    /// Messages and runs of results that were changed, added or removed, as far as the state remembers them; at least 1.
     pub(super) changed: u32,
 }
 
-/// How this conversation, whose `item` behind `answer_at` messages has the loose keys of the state's answer, continues the
-/// state; `None` if it does not.
+/// Compares a conversation with a state that a loose key found. `item` is the index of the answer with that key, and
+/// `answer_at` the number of messages before it. `None` if the conversation does not continue the state.
 pub(super) fn compare_history(
     state: &SessionState,
     conversation: &Conversation,
@@ -94,7 +96,7 @@ pub(super) fn compare_history(
         };
         (all, there) = (all + weight, there + weight * u32::from(is_same));
         same += u32::from(is_same);
-        // Local engines repeat an answer word for word: said twice, it tells no more than once.
+        // Local engines repeat an answer word for word, so a repetition of the state's own answer proves nothing more.
         answers += u32::from(is_same && element.is_answer() && *element != own_answer);
         let begin = kept.map(|kept| (first_now + count(&now[..kept]), now[kept].messages()));
         places.extend((0..element.messages()).map(|of| {
@@ -113,7 +115,8 @@ pub(super) fn compare_history(
     })
 }
 
-/// Which element has become which, ascending. Both lists end at the same place.
+/// Aligns the earlier elements with the present ones by the best total fit (a weighted longest common subsequence). Returns
+/// pairs of indices, ascending. Both lists end at the same place.
 fn align_elements(was: &[Element], now: &[Element]) -> Vec<(usize, usize)> {
     let width = now.len() + 1;
     let mut best = vec![0; (was.len() + 1) * width];
@@ -130,7 +133,7 @@ fn align_elements(was: &[Element], now: &[Element]) -> Vec<(usize, usize)> {
     while at < was.len() && of < now.len() {
         let here = best[at * width + of];
         if here == best[at * width + of + 1] {
-            // The later one is nearer to what follows.
+            // Of equal alignments, the one with the later element is taken: it is nearer to what follows.
             of += 1;
         } else if here == best[(at + 1) * width + of] {
             at += 1;

@@ -1,8 +1,8 @@
 //! Session headers of known clients. A hint names a session and does nothing else.
 //!
-//! A hint never makes a conversation inherit a state. `x-parent-session-id`, `prompt_cache_key` and `user` are no
-//! hints: sub-agents send their parent's id, forks reuse cache keys, and a user is a person. A value with a control
-//! character or over `MAX_BYTES` is ignored.
+//! A hint never makes a conversation inherit a state. `x-parent-session-id`, `prompt_cache_key` and `user` are not hints:
+//! sub-agents send their parent's id, forks reuse cache keys, and a user is a person. A value with a control character or
+//! over `MAX_BYTES` is ignored.
 
 use http::{HeaderMap, header::USER_AGENT};
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,8 @@ const MAX_METADATA_BYTES: usize = 16 << 10;
 
 /// How the user agents of Codex and pi begin.
 const CODEX_AGENTS: [&[u8]; 2] = [b"codex", b"pi"];
-/// Headers of Codex, of which pi has `session-id`. The thread comes first: a sub-agent sends its parent's session and its own thread.
+/// Headers of Codex, of which pi sends `session-id`. The thread comes first: a sub-agent sends its parent's session and its
+/// own thread.
 const CODEX_HEADERS: [&str; 4] = ["thread-id", "session-id", "session_id", "conversation_id"];
 const OTHER_HEADERS: [&str; 5] = [
     "x-session-id",
@@ -40,8 +41,8 @@ pub struct SessionHint {
     pub(super) trusted: TrustedIds,
 }
 
-/// Digests of ids that name one session for certain, 0 without one: that of `x-plimsoll-session`, and the client's own
-/// (Claude Code's with its agent's id, Codex' thread).
+/// Digests of ids that certainly name one session; 0 if there is no such id. `proxy` is the digest of `x-plimsoll-session`,
+/// `client` that of the client's own id (of Claude Code with its agent's id, of Codex the thread).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrustedIds {
     proxy: u32,
@@ -56,7 +57,7 @@ impl TrustedIds {
         is_other || (self.proxy != 0 && self.proxy != made.proxy && self.proxy != own)
     }
 
-    /// These ids, and where there is none, that of before.
+    /// These ids; an id that is missing is taken from `before`.
     #[must_use]
     pub(super) fn or(self, before: Self) -> Self {
         let pick = |now, before| if now == 0 { before } else { now };

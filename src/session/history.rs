@@ -1,8 +1,8 @@
-//! Window use of a session by generation, for the API and the dashboard. Recovery reads two things of it: the largest
-//! recent growth, and whether a prompt went recently (`proxy/plan/prompt_timing.rs`).
+//! Window use of a session by generation, for the API and the dashboard. Recovery reads two facts from it: the largest
+//! recent growth, and whether a recovery prompt was sent recently (`proxy/plan/prompt_timing.rs`).
 //!
-//! If there are more than [`MAX_POINTS`] points, neighbouring points are merged: a long session is shown in coarser
-//! steps, but for its newest generations.
+//! If there are more than [`MAX_POINTS`] points, then neighbouring points are merged: a long session has a coarser
+//! resolution, except for its newest generations.
 
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -15,13 +15,13 @@ const NEWEST_POINTS: usize = 5;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Packed", into = "Packed")]
 pub struct History {
-    /// Generations that one point stands for, but for the newest [`NEWEST_POINTS`].
+    /// Number of generations that one point covers. The newest [`NEWEST_POINTS`] points cover one generation each.
     stride: u32,
     points: Vec<HistoryPoint>,
 }
 
-/// One generation, or several that were merged: then with the number of the last generation, the tokens of the fullest
-/// one, and the marks of all. This form is serialized for the API; the store holds `Packed`.
+/// One generation, or several that were merged. A merged point has the number of its last generation, the tokens of its
+/// fullest generation, and the marks of all. This form is serialized for the API; the store holds `Packed`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct HistoryPoint {
     /// Counted from 1.
@@ -107,14 +107,15 @@ impl History {
         growth.max().unwrap_or(0)
     }
 
-    /// Whether a prompt went with a generation after that one. Of merged points the last generation counts.
+    /// Whether a recovery prompt was injected in a generation after `generation`. A merged point counts as its last
+    /// generation.
     pub fn has_prompt_after(&self, generation: u32) -> bool {
         let is_prompted = |point: &HistoryPoint| point.marks.0 & Marks::INJECTED.0 != 0;
         let last = self.points.iter().rfind(|point| is_prompted(point));
         last.is_some_and(|point| point.generation > generation)
     }
 
-    /// What was cut since the newest course began: all marks but that of prompts, which only add.
+    /// Lists what was cut since the newest course began: all marks except the one for injected prompts, which cut nothing.
     pub fn list_cuts(&self) -> Marks {
         let is_course = |point: &HistoryPoint| point.marks.0 & Marks::COURSE.0 != 0;
         let from = self.points.iter().rposition(is_course).unwrap_or(0);
@@ -132,7 +133,7 @@ impl History {
         }
     }
 
-    /// Merges the points from index `from` on, but for the newest ones.
+    /// Merges the points from index `from` on, except the newest ones.
     fn merge_old_points(&mut self, from: usize) {
         let old = self.points.len().saturating_sub(NEWEST_POINTS).max(from);
         let newest = self.points.split_off(old);

@@ -1,4 +1,4 @@
-//! What a state remembers of its conversation, so that it is found again where the client has edited its history
+//! What a state remembers of its conversation, so that the state is found again after the client has edited its history
 //! ([`crate::session::edited_history`]).
 
 use std::ops::Range;
@@ -12,33 +12,35 @@ use crate::{
     session::hint::TrustedIds,
 };
 
-/// Characters of an answer that no other conversation has by chance.
+/// An answer of at least this many characters counts as unique: no other conversation has it by chance.
 const LONG_ANSWER: usize = 64;
 /// Elements that a state keeps of its conversation, the newest ones. With the loose keys they take 128 bytes at most; a
 /// session keeps eight states or more.
 const MAX_ELEMENTS: usize = 32;
-/// Of longer messages of the user, what the client adds is not told from the words.
+/// A user message of more bytes is digested as a whole: texts that the client adds to it are not separated from the user's
+/// words.
 const MAX_WORDS_BYTES: usize = 16 << 10;
 const NO_WORDS: u128 = 0;
-/// Arguments of more bytes are digested as spelled.
+/// If the calls of an answer take more bytes, then their arguments are digested as spelled.
 const MAX_ARGUMENTS: usize = 1 << 10;
 
 /// What a state remembers of its conversation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistorySketch {
-    /// Of the request, without system messages, the newest ones; oldest first.
+    /// The newest elements of the request, without system messages; oldest first.
     pub(super) elements: Vec<Element>,
-    /// The digest of the answers and the user's messages before them, the first message apart.
+    /// The digest of the answers and user messages before these elements, without the first message of the conversation.
     pub(super) older: u32,
     /// The digest of the answer's calls; 0 without calls.
     pub answer_calls: u32,
-    /// The messages that the session began with.
+    /// Number of messages with which the session began. They have no weight in a comparison, since other sessions may have
+    /// them too.
     pub(super) began: u32,
     pub(super) trusted: TrustedIds,
 }
 
-/// A message, or a run of results. The upper 2 bits of 16 tell which; the others are of its digest, and of a run 5 bits are
-/// the number of results.
+/// A message or a run of results, in 16 bits. The upper 2 bits are the [`Kind`]; the other 14 are bits of the digest. In a
+/// run, the upper 5 of these 14 bits are the number of results instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Element(pub(super) [u8; 2]);
 
@@ -74,7 +76,7 @@ impl Element {
         matches!(self.kind(), Kind::Answer | Kind::LongAnswer)
     }
 
-    /// How many messages it stands for.
+    /// The number of messages that the element covers.
     pub(super) const fn messages(self) -> u32 {
         match self.kind() {
             Kind::Results => (self.bits() >> 9) as u32,
@@ -82,13 +84,13 @@ impl Element {
         }
     }
 
-    /// Whether the user's words of a message became other ones.
+    /// Whether both elements have words of the user, and these words differ.
     pub(super) fn has_other_words(self, now: Self) -> bool {
         let words = [self, now].map(|it| (it.kind() == Kind::Other).then_some(it.bits() & 0x3FFF));
         matches!(words, [Some(was), Some(now)] if was != now && was != 0 && now != 0)
     }
 
-    /// How much it tells of a conversation.
+    /// How much the element counts when two histories are compared.
     pub(super) const fn weight(self) -> u32 {
         match self.kind() {
             Kind::Results => 0,
@@ -140,7 +142,8 @@ pub(super) fn is_long_answer(conversation: &Conversation, answer: &Item) -> bool
     raw.map(count).sum::<usize>() >= LONG_ANSWER
 }
 
-/// The digest of an answer whose calls may be spelled anew.
+/// Digests an answer. Another spelling of its calls gives the same digest, unless the calls take more than [`MAX_ARGUMENTS`]
+/// bytes.
 pub(super) fn digest_answer(conversation: &Conversation, answer: &Item) -> u128 {
     let calls = conversation.calls_of(answer).iter();
     let bytes = calls.map(|call| call.span.len()).sum::<usize>();
@@ -153,7 +156,8 @@ pub(super) fn digest_answer(conversation: &Conversation, answer: &Item) -> u128 
     }
 }
 
-/// The digest of what the user says in a message, blanks apart, or of all of a long one; [`NO_WORDS`] for nothing.
+/// Digests the user's words in a message, without white space; of a message over [`MAX_WORDS_BYTES`], the whole message.
+/// [`NO_WORDS`] if there are no words.
 fn digest_words(conversation: &Conversation, item: &Item) -> u128 {
     if item.span.len() > MAX_WORDS_BYTES {
         return item.digest;
@@ -166,7 +170,7 @@ fn digest_words(conversation: &Conversation, item: &Item) -> u128 {
     }
 }
 
-/// The newest elements of these items, oldest first.
+/// Lists the newest elements of these items, at most `most`; oldest first.
 pub(super) fn list_elements(
     conversation: &Conversation,
     items: &[Item],
@@ -213,12 +217,12 @@ pub(super) fn list_elements(
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RequestSketch {
     pub(super) elements: Vec<Element>,
-    /// The digest of what stands before them.
+    /// The digest of the older messages, as in [`HistorySketch::older`].
     pub(super) older: u32,
 }
 
-/// Sketches a request. `known`: the sketch of a state and the item of its answer, where all messages before that are those of the
-/// state. Then only the others are read.
+/// Sketches a request. `known` is the sketch of a state and the index of the item of its answer, if all messages before that
+/// item are those of the state. Then only the items from the answer on are read.
 pub(super) fn sketch_request(
     conversation: &Conversation,
     known: Option<(&HistorySketch, usize)>,
@@ -232,8 +236,9 @@ pub(super) fn sketch_request(
     })
 }
 
-/// Adds the items from the answer on. All before it is the state's, by the key that has found the state. An answer comes first, so
-/// that no run of results spans the border. `None`: the counts do not fit, or nothing of the old sketch stays.
+/// Extends the sketch of a state by the items from `answer` on. All items before the answer are those of the state, by the
+/// key that found the state. The first added item is an answer, so no run of results spans the border. `None` if the counts
+/// do not fit, or if nothing of the old sketch would stay.
 fn extend_sketch(
     conversation: &Conversation,
     sketch: &HistorySketch,
@@ -254,7 +259,7 @@ fn extend_sketch(
     Some(RequestSketch { elements, older })
 }
 
-/// Messages of the system do not count.
+/// Counts the items that are not system messages.
 fn count_counted(items: &[Item]) -> u32 {
     let messages = items.iter().filter(|item| !item.author.is_system());
     messages.count() as u32
@@ -264,8 +269,8 @@ pub(super) fn count_messages(elements: &[Element]) -> u32 {
     elements.iter().map(|it| it.messages()).sum()
 }
 
-/// Adds the answers and the user's messages among the messages of a range to the digest of those before (`seed`), the first message
-/// apart. A client may clear results.
+/// Adds the answers and user messages in `range` to `seed`, the digest of the messages before the range. The first message
+/// of the conversation is left out. Results are left out too, since a client may clear them.
 pub(super) fn digest_older(conversation: &Conversation, range: Range<u32>, seed: u32) -> u32 {
     let items = conversation.items.iter();
     let older = items.filter(|item| !item.author.is_system());

@@ -38,7 +38,8 @@ impl InstallationSecret {
         &self.0
     }
 
-    /// By this `plimsoll run` names its clients' account (`x-plimsoll-key`) where the settings have no client keys.
+    /// Derives the key with which `plimsoll run` names its clients' account (`x-plimsoll-key`) if the settings have no
+    /// client keys.
     pub fn derive_run_key(&self) -> String {
         let digest = blake3::keyed_hash(&self.0, b"the key of plimsoll run");
         hex::encode(&digest.as_bytes()[..16])

@@ -5,12 +5,14 @@
 //! keys. The next request probes such keys for each of its answers, from the newest to the oldest. It never probes the
 //! keys of the whole conversation: so a retry finds the state that the first try found, and is not counted twice.
 //!
-//! Where no key of the newest answers fits, the client may have edited its history. Then the state is looked for by loose
-//! keys: of an answer alone, and of it and the answer before it. They hold neither the first message nor anything between,
-//! and what they find is compared before it is taken ([`crate::session::edited_history`]).
+//! If no key of the newest answers fits, then the client may have edited its history. In this case, the state is looked for
+//! by loose keys: one key of an answer alone, and one of an answer and the answer before it. Loose keys cover no other
+//! message. Therefore a state that they find is compared with the conversation before it is used
+//! ([`crate::session::edited_history`]).
 //!
-//! Where the provider holds the history, a request names the answer from which it goes on (`previous_message_id` of a thread,
-//! `previous_response_id`). The state is found by a key of that id alone, and its places are of no use here.
+//! If the provider holds the history, then a request names the answer that it continues (`previous_message_id` of a thread,
+//! `previous_response_id`). The state is found by a key of that id alone. The places in the state are of no use here, since
+//! the request does not hold the messages that they count.
 //!
 //! This module reads digests of the index, never text. No I/O here.
 //!
@@ -39,7 +41,7 @@ const MAX_BOUNDARIES: usize = 256;
 /// Newest answers that are looked for by loose keys.
 const MAX_LOOSE: usize = 8;
 
-/// Members beside the messages that are part of the prompt, in all formats.
+/// Members other than the messages that are part of the prompt, in all formats.
 const PROMPT_FIELDS: [&str; 4] = ["system", "instructions", "tools", "functions"];
 
 /// Keys of one request: of the state that it may continue, and of the state that it will store.
@@ -58,22 +60,22 @@ pub struct Lineage {
     pub opening: u64,
     /// Keys to look for, best first.
     pub probes: Vec<StateKey>,
-    /// For each probe.
+    /// The answer of each probe.
     answers: Vec<ProbedAnswer>,
     /// Messages of this request. System messages do not count, since they come and go within a lineage.
     pub messages: u32,
     /// The start of the chain.
     seed: u128,
-    /// The newest answer; 0 without one.
+    /// The digest of the newest answer; 0 if there is no answer.
     last_answer: u128,
-    /// The next request may go on from the answer's id alone.
+    /// The provider holds the history, so the next request may continue from the id of the answer alone.
     is_held: bool,
-    /// The request names an answer before it, and may have nothing else of the conversation.
+    /// The request names the answer that it continues, and may hold nothing else of the earlier conversation.
     names_previous: bool,
-    /// Newest first.
+    /// The answers to look for by loose keys, newest first.
     pub(super) loose: Vec<LooseProbe>,
-    /// Messages up to the last answer of this request, or the first message: a session that begins with this request may
-    /// have them in common with others.
+    /// Number of messages up to the last answer of this request; 1 if there is no answer. If a session begins with this
+    /// request, it may share these messages with other sessions.
     pub(super) shared: u32,
 }
 
@@ -82,7 +84,7 @@ pub struct Lineage {
 struct ProbedAnswer {
     /// Messages before it, without system messages.
     at: u32,
-    /// The index of its item, if the key covers all messages before it: then the state's sketch can go on.
+    /// The index of its item, if the key covers all messages before it: then the sketch of the state can be extended.
     answer_item: Option<usize>,
 }
 
@@ -140,7 +142,8 @@ impl Lineage {
         }
         let (mut probes, mut answers) = collect_probes(&boundaries);
         if let Some(key) = previous {
-            // The messages before it are not here, so that all of its chain are kept under one opening.
+            // The request does not hold the messages before the named answer, so all states of such a chain share one
+            // opening.
             (opening, probes) = (LOOSE_OPENING, vec![key]);
             answers = vec![ProbedAnswer {
                 at: 0,
@@ -179,7 +182,7 @@ impl Lineage {
         self.answers.get(probe).map(|answer| answer.at)
     }
 
-    /// The item of a probe's answer, if all messages before it are those of the request that it answered.
+    /// The index of the item of a probe's answer, if all messages before it are those of the request that it answered.
     pub(super) fn find_answer_item(&self, probe: usize) -> Option<usize> {
         self.answers.get(probe)?.answer_item
     }
@@ -193,15 +196,17 @@ impl Lineage {
         })
     }
 
-    /// Loose keys of the new state; `None` where its answer is empty, as many are. Where the next request may have nothing
-    /// but the answer's `id`, the second key is made of it.
+    /// The loose keys of the new state. If the next request may hold nothing but the answer's `id`, then the second key is
+    /// made from that id. An empty answer has no key of its own, since many answers are empty; `None` if there is no key of
+    /// the id either.
     pub(super) fn loose_keys(&self, answer: u128, id: Option<u128>) -> Option<LooseKeys> {
         let has_content = answer != answer_digest(0, &[]);
         let id = id.filter(|_| self.is_held);
         let id = id.map(|id| id_key(self.seed, id));
         let keys = has_content.then(|| loose_keys(self.seed, self.last_answer, answer));
         match (keys, id) {
-            // The state knows only what the request adds. So only its id finds it, and no request with a whole history.
+            // This state covers only the messages that the request adds. Therefore only the id may find it: no request with
+            // a whole history may continue it.
             (_, id) if self.names_previous => id.map(|id| [id; 2]),
             (Some([alone, _]), Some(id)) => Some([alone, id]),
             (keys, id) => keys.or(id.map(|id| [id; 2])),
@@ -213,8 +218,7 @@ impl Lineage {
         self.stores
     }
 
-    /// A digest of what the prompt is made of: all messages, those of the system too, and the lists of tools as they are
-    /// spelled.
+    /// Digests the prompt: all messages, including system messages, and the members in `PROMPT_FIELDS` as they are spelled.
     pub fn digest_prompt(&self, conversation: &Conversation) -> u128 {
         let system = conversation.items.iter();
         let system = system.filter(|item| item.author.is_system());
@@ -235,9 +239,9 @@ impl Lineage {
 /// An answer in the conversation, with the digests of the messages before it.
 #[derive(Clone, Copy)]
 struct AnswerBoundary {
-    /// Of all messages before the answer: of the request that it answered.
+    /// The digest of all messages before the answer, which are those of the request that it answered.
     before: u128,
-    /// Of all messages up to the previous answer, if messages stand between the two.
+    /// The digest of all messages up to the previous answer, if there are messages between the two answers.
     settled: Option<u128>,
     answer: u128,
     /// Messages before the answer, without system messages.
@@ -245,7 +249,7 @@ struct AnswerBoundary {
     /// The answer directly follows another one: the request was prefilled, or the client split one answer into two
     /// messages. Only its exact key is probed; the other keys belong to the first answer of the row.
     in_row: bool,
-    /// The answer before it; 0 without one.
+    /// The digest of the answer before it; 0 if there is none.
     previous: u128,
     /// Its index among the items.
     item: usize,
@@ -284,7 +288,7 @@ fn collect_probes(boundaries: &[AnswerBoundary]) -> (Vec<StateKey>, Vec<ProbedAn
     probes.unzip()
 }
 
-/// `before`: the answer before this one; 0 without one.
+/// `before`: the digest of the answer before this one; 0 if there is none.
 fn loose_keys(seed: u128, before: u128, answer: u128) -> LooseKeys {
     let alone = hash_key(5, &join_digests(seed, answer));
     match before {

@@ -67,7 +67,7 @@ pub struct Sessions {
     pub tenants: Tenants,
     ids: Arc<IdGenerator>,
     cipher: Arc<StateCipher>,
-    /// The first of them is a warning; later ones are logged at debug level.
+    /// Whether a failed decryption was logged: the first one is logged as a warning, later ones at debug level.
     decrypt_failure_logged: Arc<AtomicBool>,
     newer_state_logged: Arc<AtomicBool>,
     /// The store could not keep the state that was saved last.
@@ -75,7 +75,7 @@ pub struct Sessions {
     metrics: Arc<Metrics>,
     find_timeout: Duration,
     pub names: Arc<SessionNames>,
-    /// The names under `[clients]`.
+    /// The names under `[clients]`, by account.
     client_names: Arc<HashMap<Account, Box<str>>>,
     /// Held while commands are read, changed and written.
     command_lock: Arc<tokio::sync::Mutex<()>>,
@@ -89,11 +89,11 @@ pub struct InheritedSession {
     pub state: Option<SessionState>,
     /// Messages before that generation's answer in this conversation, without system messages; 0 if there is no state.
     pub answer_at: u32,
-    /// Messages and runs of results that the client has changed, added or removed since, among the newest; `None` where the
-    /// digests of all messages before the answer are those of the state.
+    /// If the client has edited its history since: how many messages and runs of results, among the newest, it has changed,
+    /// added or removed. `None` if there is no state, or if the state was found without loose keys.
     pub edited: Option<u32>,
     pub lineage: Lineage,
-    /// Of this request; `None` where it stores no state.
+    /// The sketch of this request; `None` if the request stores no state.
     sketch: Option<RequestSketch>,
     trusted: TrustedIds,
     pub session: SessionId,
@@ -108,7 +108,7 @@ pub struct InheritedSession {
     /// The summary before the one that was just taken over.
     pub summary_before: Option<Summary>,
     generation: GenerationId,
-    /// The store failed or returned no valid state: what the session was before is unknown, and the request's record
+    /// The store failed or returned no valid state: the earlier state of the session is unknown, and the request's record
     /// gets a warning.
     pub store_failed: bool,
     /// The store could not keep the state that was saved last, of this session or of another one.
@@ -122,7 +122,7 @@ impl InheritedSession {
         state.map(SessionState::to_knowledge).unwrap_or_default()
     }
 
-    /// The request stores no state.
+    /// Makes the request store no state.
     pub fn store_nothing(&mut self) {
         self.lineage.stores = false;
     }
@@ -219,7 +219,7 @@ impl Sessions {
         if let Err(error) = self.load_inherited(&mut inherited, conversation).await {
             self.warn_of_loss(&error, None, "request continues without its session state");
             inherited.store_failed = true;
-            // That release would find the new state in place of its own.
+            // A state of a newer release must not be replaced: that release would find the new state in place of its own.
             inherited.lineage.stores &= !error.is_newer();
         }
         if inherited.sketch.is_none() && inherited.lineage.stores {
@@ -316,10 +316,11 @@ impl Sessions {
         Ok(SessionState::from_bytes(&plain)?)
     }
 
-    /// Unreadable commands are logged and dropped, so that the state beside them remains usable.
+    /// Decodes the commands of a session. Unreadable commands are logged and dropped, so that the session's state remains
+    /// usable.
     ///
     /// # Errors
-    /// A newer release wrote the commands: they are not replaced.
+    /// If a newer release wrote the commands: then they must not be replaced.
     fn decode_commands(
         &self,
         tenant: &Tenant,
@@ -399,7 +400,7 @@ pub enum SessionError {
 }
 
 impl SessionError {
-    /// Whether a newer release wrote what cannot be read.
+    /// Whether a newer release wrote the state or the commands that cannot be read.
     const fn is_newer(&self) -> bool {
         matches!(self, Self::State(state::StateError::Newer(_)))
     }

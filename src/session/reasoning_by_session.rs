@@ -1,4 +1,4 @@
-//! What this process remembers of the reasoning in sessions, beside their states.
+//! What this process remembers of the reasoning in sessions, in addition to their states.
 //!
 //! - Who answered which part of a session, if several models did: a model cannot read reasoning that another provider,
 //!   or a model of another family, has signed or encrypted. After a restart, all answers count as those of the model
@@ -6,9 +6,11 @@
 //! - What a session learnt when a provider refused thinking. The session's state holds the same, but a client that
 //!   edits its history in each request continues a state from before the refusal. After a restart, the provider
 //!   refuses such a session once more.
-//! - Which answers in the midst of a session have reasoning that does not fit any more. After a restart, that before them is
-//!   refused no more than before, and that in them is once more.
-//! - Which reasoning its last answer said was not read, since OpenAI repeats that. After a restart it counts once more.
+//! - Which answers in the middle of a session have reasoning that no longer fits, although the reasoning before them does.
+//!   After a restart, the provider refuses the reasoning of these answers once more, and the earlier reasoning no more than
+//!   before.
+//! - Which reasoning the model did not read, as the session's last answer reported, since OpenAI repeats this report. After
+//!   a restart, the same report counts once more.
 
 use std::{num::NonZeroUsize, ops::Range};
 
@@ -23,7 +25,7 @@ use crate::{
     store::SessionId,
 };
 
-/// Sessions of which either is remembered; beyond this the least recently used one is forgotten.
+/// Most entries of each map; beyond this the least recently used entry is forgotten.
 const MAX_SESSIONS: NonZeroUsize = NonZeroUsize::new(4_096).expect("not zero");
 /// Parts of one session that are remembered. If there are more, the newest are kept.
 const MAX_CHANGES: usize = 32;
@@ -46,8 +48,8 @@ impl Maker {
 /// model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReasoningMemory {
-    /// The model refused reasoning, mostly because messages before the reasoning had changed. No rule for the model's
-    /// name may say that its reasoning is bound to them.
+    /// The model refused reasoning, mostly because messages before the reasoning had changed. This can be so even if no rule
+    /// for the model's name says that its reasoning is bound to these messages.
     pub is_bound: bool,
     /// Each request asks the provider, by this field, to drop such reasoning: the provider does not remember that an
     /// earlier request asked for that.
@@ -65,7 +67,7 @@ pub struct ReasoningMemory {
 pub struct ReasoningBySession {
     makers: Mutex<LruCache<SessionId, Vec<Answered>>>,
     lessons: Mutex<LruCache<(SessionId, Maker), ReasoningMemory>>,
-    /// The answers whose reasoning did not fit any more, while that before them did.
+    /// The answers whose reasoning no longer fitted, although the reasoning before them did.
     gaps: Mutex<LruCache<SessionId, ReasoningGap>>,
     /// The ids of reasoning that the newest answer said the model did not read.
     unread: Mutex<LruCache<SessionId, Vec<u64>>>,
@@ -115,8 +117,9 @@ impl ReasoningBySession {
         self.lessons.lock().put((session, model), learnt);
     }
 
-    /// The places of answers whose reasoning stays out, while that before them is kept. They are those of one conversation:
-    /// another one of the session has none, and it is forgotten where the conversation was taken back to before its end.
+    /// The places of answers whose reasoning is left out, although the reasoning before them is kept. They belong to one
+    /// conversation of the session, by its opening; another conversation has none. The places are forgotten if the
+    /// conversation was taken back to before their end.
     pub fn find_gap(&self, session: SessionId, lineage: &Lineage) -> Option<Range<u32>> {
         let mut gaps = self.gaps.lock();
         let gap = gaps.get(&session)?;
@@ -138,7 +141,7 @@ impl ReasoningBySession {
             .put(session, ReasoningGap { opening, places });
     }
 
-    /// Marks what the session's answer before said of its reasoning too.
+    /// Marks the changes that the session's previous answer reported too.
     pub fn mark_repeated(&self, session: SessionId, changes: &mut InputChanges) {
         let mut unread = self.unread.lock();
         if !changes.is_empty() || unread.contains(&session) {

@@ -32,7 +32,7 @@ impl ReportReader {
     }
 }
 
-/// A session in a list: what is stored of it, and the name that this process knows it by.
+/// A session in a list: its stored state, and the name by which this process knows it.
 pub fn build_overview(view: &SessionView, reader: ReportReader) -> Value {
     let mut overview = describe_state(view);
     let task = view.name.task.as_ref();

@@ -1,7 +1,7 @@
 //! Commands of the API to a session, and outcomes of the session's summaries. The session's next request applies both.
 //!
-//! The store keeps them beside the session's states, as a version byte and a compact encoding. Reading anything else is
-//! an error, never a panic.
+//! The store keeps them with the session's states, as a version byte and a compact encoding. Reading anything else is an
+//! error, never a panic.
 //!
 //! SECURITY: a hint may group conversations in one session, such as those of an agent and its sub-agents, which may
 //! even begin alike. So a command names the generation that is the session's newest when the command comes, and applies
@@ -28,7 +28,7 @@ pub struct SessionCommands {
     /// that cleared clears again, and the next request does not.
     pub clears: u32,
     pub(super) clear_for: GenerationId,
-    /// The same for summaries.
+    /// A summary is pending in the same way: until the conversation's state counts this many commanded summaries.
     pub compacts: u32,
     pub(super) compact_for: GenerationId,
     /// Whether the session is compacted automatically; `None` follows the settings.
@@ -83,7 +83,7 @@ impl SessionCommands {
         encode_version(VERSION, self)
     }
 
-    /// Reads a stored form; no bytes are no commands.
+    /// Reads a stored form; empty bytes mean that there are no commands.
     ///
     /// # Errors
     /// For anything but the whole output of [`Self::to_bytes`] of this version.

@@ -1,7 +1,8 @@
 //! What a list calls a session: the first words of its task, and its client's program.
 //!
 //! SECURITY: both are kept in memory only, as no text of an ordinary conversation is stored. The task is a text of the
-//! conversation, shown to whom texts are shown. The program is the client's own word for itself, and proves nothing.
+//! conversation, shown only to readers that may see titles (`ReportReader::sees_titles`). The program is the client's own
+//! word for itself, and proves nothing.
 
 use std::num::NonZeroUsize;
 
@@ -20,7 +21,7 @@ use crate::{
 
 /// Beyond this the least recently used session is called by its id.
 const MAX_SESSIONS: NonZeroUsize = NonZeroUsize::new(8_192).expect("not zero");
-/// Largest words of a task, in bytes, without the ellipsis.
+/// Longest task, in bytes, without the ellipsis.
 const MAX_TASK_BYTES: usize = 64;
 /// Largest name of a program, in bytes.
 const MAX_PROGRAM_BYTES: usize = 32;
@@ -48,7 +49,8 @@ impl Default for SessionNames {
 }
 
 impl SessionNames {
-    /// The caller passes none that stores no state, such as one for a title.
+    /// Notes the name of a session from its first request. The caller does not pass a request that stores no state, such as
+    /// one for a title.
     pub fn note_request(&self, id: SessionId, headers: &HeaderMap, conversation: &Conversation) {
         if self.0.lock().get(&id).is_none() {
             let (task, program) = (find_task_words(conversation), find_program(headers));
@@ -75,8 +77,8 @@ fn find_task_words(conversation: &Conversation) -> Option<Box<str>> {
     })
 }
 
-/// The words behind the elements at the start of a text, such as `<system-reminder>…</system-reminder>`, whatever their
-/// names; or those in an element of the user's.
+/// The words after the elements at the start of a text, such as `<system-reminder>…</system-reminder>`, whatever the names
+/// of these elements; or the words in an element that holds words of the user.
 fn read_task(raw: &[u8]) -> String {
     let mut parts = TextParts::new(raw, false);
     let words = parts.find_map(|TextPart { words, element }| {
@@ -91,7 +93,8 @@ fn read_task(raw: &[u8]) -> String {
     chars.take(MAX_READ_CHARS).collect()
 }
 
-/// A text in one line. A long one ends after a word, or in one that is long itself, as in a language without spaces.
+/// A text in one line. A long text is cut after a word, or within a word that is long itself, as in a language without
+/// spaces.
 fn shorten_words(text: &str) -> String {
     let is_shown = |c: &char| c.is_whitespace() || !c.is_control();
     let text: String = text.chars().filter(is_shown).collect();
@@ -121,7 +124,7 @@ fn find_program(headers: &HeaderMap) -> Option<Box<str>> {
     };
     let mut ends = name.match_indices([' ', '/']).map(|(at, _)| at);
     let name = &name[..ends.find(begins_version).unwrap_or(name.len())];
-    // Headers that are texts are ASCII.
+    // A header that is readable as text is ASCII, so any byte is a character boundary.
     let name = &name[..name.len().min(MAX_PROGRAM_BYTES)];
     Some(name).filter(named).map(Into::into)
 }

@@ -51,7 +51,7 @@ pub enum SessionCommand {
 }
 
 impl Sessions {
-    /// The same sessions, of which clients with these names under `[clients]` are told by name.
+    /// The same sessions; their views show clients with these names under `[clients]` by name.
     #[must_use]
     pub fn with_clients<'a>(&self, names: impl Iterator<Item = &'a String>) -> Self {
         let named = names.map(|name| {
@@ -70,7 +70,7 @@ impl Sessions {
         name.unwrap_or_else(|| self.tenants.label_account(account).into())
     }
 
-    /// A view of a state and the commands beside it, with the session's name.
+    /// A view of a state and its commands, with the session's name.
     pub fn view_state(
         &self,
         account: Account,
@@ -167,7 +167,7 @@ impl Sessions {
         self.change_commands(account, id, change).await
     }
 
-    /// Stores the outcome of a summary beside a session. Returns the new view, if the session exists.
+    /// Stores the outcome of a summary with a session. Returns the new view, if the session exists.
     pub async fn store_summary_outcome(
         &self,
         account: &Account,
@@ -202,7 +202,7 @@ impl Sessions {
 }
 
 impl SessionView {
-    /// A view without names of a state and the commands beside it.
+    /// A view of a state and its commands, without names.
     pub fn from_state(
         account: Account,
         mut state: SessionState,

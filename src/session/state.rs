@@ -25,9 +25,9 @@ use crate::{
 /// Largest stored state, in bytes.
 pub const MAX_BYTES: usize = 128 << 10;
 
-/// First byte of every stored state; changes with the encoding, so with every field or variant that is added, moved or
-/// removed in [`SessionState`]. 0.1.0 writes 14: a release that takes 15 keeps a copy of the structs that it changes, to
-/// read 14 with, and takes the next `FORMAT` of both stores.
+/// First byte of every stored state. It changes with the encoding: with every field or variant that is added, moved or
+/// removed in [`SessionState`]. Release 0.1.0 writes 14. A release that takes 15 keeps a copy of the structs that it
+/// changes, to read 14, and takes the next `FORMAT` of both stores.
 const VERSION: u8 = 14;
 
 /// Random id of a generation, never shown to clients.
@@ -43,8 +43,8 @@ pub struct SessionState {
     pub follows: GenerationId,
     /// Answers so far, along this branch of the conversation.
     pub generations: u32,
-    /// Messages of the request of this generation, without system messages. In an inherited state, at most as many as
-    /// stand before the answer in the new request.
+    /// Messages of the request of this generation, without system messages. In an inherited state, at most the number of
+    /// messages before the answer in the new request.
     pub messages: u32,
     pub model: Box<str>,
     pub provider: Box<str>,
@@ -73,7 +73,7 @@ pub struct SessionState {
     pub updated_s: u64,
     /// The wire format of the conversation and of the messages kept in the records.
     pub format: Format,
-    /// Completion tokens of the largest answer so far; 0 before any.
+    /// Completion tokens of the largest answer so far; 0 before the first answer.
     pub largest_answer: u32,
     /// An answer ended at an answer cap that the guard had lowered. From then on the reserve is the requested cap, half
     /// of the window at most.
@@ -85,7 +85,7 @@ pub struct SessionState {
     /// When the last request began: milliseconds since 1970, 0 if unknown.
     pub asked_ms: u64,
     pub reasoning: ReasoningMemory,
-    /// What tells this conversation, once the client has edited it, from others with the same answer.
+    /// Distinguishes this conversation, after the client has edited it, from other conversations with the same answer.
     pub sketch: HistorySketch,
 }
 
@@ -121,7 +121,7 @@ pub enum StateError {
     TooLarge(usize),
     #[error("it has version {0} of a newer release, which this one cannot read")]
     Newer(u8),
-    /// The states of all releases before are read, so that only a build before the first one wrote it.
+    /// The states of all earlier releases are read, so only a build from before the first release can have written this one.
     #[error("it has version {0}, which no release has written")]
     Unreleased(u8),
     #[error("state cannot be encoded or decoded")]
@@ -194,8 +194,8 @@ impl SessionState {
         self.messages = self.messages.min(answer_at);
     }
 
-    /// Adjusts places to a conversation whose client has edited it: each is bound to its message, and what belongs to one
-    /// that is gone is dropped.
+    /// Moves the places in the state to where their messages are after the client edited its history. What belongs to a
+    /// message that is gone is dropped; a boundary moves to the next message that is still there.
     pub(super) fn follow_edits(&mut self, places: &PlaceMap) {
         let move_place = |record: &mut InjectionRecord| {
             let place = places.find_place(record.place);
@@ -211,7 +211,7 @@ impl SessionState {
         for place in boundaries.chain([&mut self.messages, &mut self.sketch.began]) {
             *place = places.find_boundary(*place);
         }
-        // A summary that is still being written has its boundary from before.
+        // The boundary of a summary that is still being written is from before the edits.
         self.compaction.job.take_if(|_| !places.is_identity());
     }
 
@@ -243,8 +243,8 @@ impl SessionState {
         }
     }
 
-    /// Drops the older half of the records; returns whether there were any. Records of one place are dropped together,
-    /// since some are invalid without the others. Of a dropped tool round its digest stays. If there are only digests,
+    /// Drops the older half of the records; returns whether there were any. Records of one place are dropped together, since
+    /// some are invalid without the others. The digest of a dropped tool round is kept. If only such digests are left, then
     /// the older half of them is dropped.
     fn shed_records(&mut self) -> bool {
         let records = &mut self.recovery.records;

@@ -1,10 +1,10 @@
 //! Encryption of stored states and commands: XChaCha20-Poly1305 with a key derived from
 //! `store.encrypt_key_env`.
 //!
-//! Stored bytes are a marker, a unique nonce, and the ciphertext with its tag. The marker is no version of a state or
-//! of commands, so plain bytes from before there was a key are still read. The tag covers the tenant, and for commands
-//! the session; a state itself holds its session. So nothing decrypts for another tenant or session. The tag does not
-//! cover the age: if an older state is put in the place of a newer one, it decrypts.
+//! Stored bytes are a marker, a unique nonce, and the ciphertext with its tag. No version byte of a state or of commands
+//! equals the marker, so plain bytes that were stored before a key was configured are still read. The tag covers the tenant,
+//! and for commands the session; a state itself holds its session. So nothing decrypts for another tenant or session. The
+//! tag does not cover the age: if an older state is put in the place of a newer one, it decrypts.
 
 use std::borrow::Cow;
 

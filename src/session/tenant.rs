@@ -80,7 +80,7 @@ impl Tenants {
         }
     }
 
-    /// Whether a credential is the key by which `plimsoll run` names its clients' account, of all their sessions.
+    /// Whether a credential is the key with which `plimsoll run` names the account of its clients, for all their sessions.
     pub fn is_run_key(&self, credential: &[u8]) -> bool {
         self.run_key.reveal().as_bytes().ct_eq(credential).into()
     }
@@ -97,14 +97,14 @@ impl Tenants {
         Account::from_bytes(digest.finish())
     }
 
-    /// The account of a login, by what stays the same in it.
+    /// Derives the account of a login from the parts that stay the same when its token is renewed.
     pub fn derive_login(&self, parts: &[&[u8]]) -> Account {
         let mut digest = KeyedDigest::new(&self.secret, b"login");
         parts.iter().for_each(|part| digest.mix_part(1, part));
         Account::from_bytes(digest.finish())
     }
 
-    /// A word for an account without a name: 8 hexadecimal digits, the same for the same key and no part of any id.
+    /// A label for an account without a name: 8 hexadecimal digits, the same for the same key and no part of any id.
     pub(super) fn label_account(&self, account: &Account) -> String {
         let mut digest = KeyedDigest::new(&self.secret, b"label");
         digest.mix_part(1, account.as_bytes());
@@ -121,7 +121,7 @@ impl Tenants {
         self.derive_tenant_of(self.derive_account(client), headers, conversation)
     }
 
-    /// The same for an account that is known.
+    /// Derives the tenant as [`Self::derive_tenant`] does, for a known account.
     pub fn derive_tenant_of(
         &self,
         account: Account,

@@ -1,8 +1,9 @@
 //! Ratio of reported to raw (estimated) tokens of each provider and model, for sessions that have no answer yet.
 //!
-//! The ratio is the median over the model's newest sessions, and is shared with other replicas. Each session has one
-//! vote, however many answers it had; the ratio that was known before has two. So one session whose text counts far
-//! from the estimate changes nothing for others. If there is no ratio, the estimate is used as it is.
+//! The ratio is the median over the model's newest sessions, and is shared with other replicas. Each session has one vote,
+//! however many answers it had. The ratio that another replica shared has two votes; without one, the ratio 1 has them.
+//! Therefore one session whose text counts far from the estimate changes nothing for others. If there is no ratio, the
+//! estimate is used as it is.
 
 use std::{collections::VecDeque, num::NonZeroUsize};
 

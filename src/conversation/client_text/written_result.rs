@@ -1,6 +1,6 @@
-//! Results that clients write as texts in the user's place, for models without tools of their own.
+//! Results that clients write as texts in the user's place, for models without native tool calls.
 //!
-//! How they begin is looked up in the clients' sources. When in doubt, a text is the user's.
+//! The beginnings of such results are taken from the clients' sources. In doubt, a text is the user's.
 
 use super::{Element, ElementOwner, Name, TextPart, TextParts, is_blank, is_in, normalize_name};
 use crate::{
@@ -8,23 +8,25 @@ use crate::{
     json::text::TextWalk,
 };
 
-/// How a result of SWE-agent begins, and how Cline, and those made of it, ask for a call where an answer has none.
+/// The beginning of a result of SWE-agent, and of the text by which Cline and its forks ask for a call if an answer has
+/// none.
 const HEADS: [&str; 2] = ["OBSERVATION:\n", "[ERROR] You did not use a tool"];
-/// What stands around the name of a tool before a result of OpenHands.
+/// The texts before and after the name of a tool at the beginning of a result of OpenHands.
 const NAMED: [&str; 2] = ["EXECUTION RESULT of [", "]:"];
-/// What ends the line before a result of Cline's.
+/// The end of the line before a result of Cline.
 const NAMED_END: &str = "] Result:";
-/// What stands behind the name of a tool in that line.
+/// The texts of which one may follow the name of a tool in that line.
 const JOINTS: [&str; 3] = [" for ", " to ", " in "];
-/// Elements in which models without a format for results read them.
+/// Elements in which results are given to models that have no format for results.
 const RESULT_ELEMENTS: &str =
     "function_response function_result function_results tool_response tool_result tool_results";
-/// Elements in which the user answers beside such results. Others are part of a result.
+/// Elements with the user's answer next to such results. Other elements are part of a result.
 const SPOKEN_ELEMENTS: &str = "answer feedback user_feedback user_message";
 /// Characters in which the beginning of a result is looked for: it names what was called with its arguments.
 const MAX_HEAD: usize = 4 << 10;
 
-/// Bytes, as spelled in JSON, with which a text begins as clients begin a result; `None` where it begins otherwise.
+/// Finds the beginning by which a text is recognised as a written result. Returns its length in bytes, as spelled in JSON;
+/// `None` if the text begins otherwise.
 pub(crate) fn find_result_head(raw: &[u8]) -> Option<usize> {
     let mut chars = TextWalk::new(raw).peekable();
     while chars.next_if(|it| it.to_char().is_whitespace()).is_some() {}
@@ -80,7 +82,8 @@ impl Conversation {
         item.by_client && (self.has_result_head(item) || self.begins_with_result_element(item))
     }
 
-    /// Whether an item of the user's behind an answer without calls is nothing but results that the client writes as texts.
+    /// Whether an item in the user's place after an answer without calls is nothing but results that the client writes as
+    /// texts.
     pub(super) fn is_written_result(&self, item: &Item) -> bool {
         let texts = || self.texts_of(item).map(|text| self.raw_bytes(text));
         let parts = |raw| TextParts::new(raw, false);

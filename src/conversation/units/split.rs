@@ -1,7 +1,7 @@
 //! Divides a conversation into its units, and pairs calls with their results.
 //!
-//! In most formats they pair by position, never by a map of ids: clients reuse an id in later turns, even for another
-//! call. Where a result may stand apart from its call, it answers the nearest call before it that has its id.
+//! In most formats they pair by position, never by a map of ids: clients reuse an id in later turns, even for another call.
+//! In a format whose results may be apart from their calls, a result answers the nearest call before it that has its id.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -11,7 +11,7 @@ use crate::conversation::{Author, Conversation, LinkKind};
 /// The id of a call; a result without one answers a call without one.
 type CallId = Option<u128>;
 
-/// Divides a conversation into its units. What does not pair stays, as the client sent it.
+/// Divides a conversation into its units. Calls and results that do not pair stay, as the client sent them.
 pub fn split_units(conversation: &Conversation) -> Vec<Unit> {
     let mut splitter = Splitter {
         conversation,
@@ -30,10 +30,10 @@ pub fn split_units(conversation: &Conversation) -> Vec<Unit> {
     splitter.finish()
 }
 
-/// The newest unit with calls of an id, or with what the server runs under it.
+/// The newest unit with calls of an id, or with what the server runs under that id.
 struct Source {
     unit: usize,
-    /// Those without a result so far.
+    /// How many of these have no result so far.
     open: usize,
 }
 
@@ -44,13 +44,13 @@ struct Splitter<'a> {
     sources: BTreeMap<CallId, Source>,
     /// Open calls of the last unit.
     open: usize,
-    /// The unit that the last one answers, where that has results alone.
+    /// The unit that the last unit answers, if the last unit has results alone.
     answered: usize,
-    /// What the server runs in the running turn. It ends with the turn.
+    /// The ids of what the server runs in the current turn; cleared when the turn ends.
     served: HashSet<CallId>,
-    /// An item that stands apart was read.
+    /// An item with `stands_apart` was read.
     keeps_apart: bool,
-    /// Units for which something is still to come, or that refer to what is not there.
+    /// Units that still wait for something, or that refer to something that is not in the conversation.
     pending: Vec<usize>,
     bonds: Vec<(usize, usize)>,
     /// The newest unit that loads a tool, by the tool's name.
@@ -89,7 +89,7 @@ impl Splitter<'_> {
             Author::Model => UnitKind::Assistant,
             Author::Tool | Author::Unknown => UnitKind::Other,
         };
-        // What stands before the second and later ones keeps them apart.
+        // The unit before the second such item, and before each later one, keeps these items apart.
         if item.stands_apart
             && std::mem::replace(&mut self.keeps_apart, true)
             && let Some(last) = self.units.last_mut()
@@ -124,7 +124,7 @@ impl Splitter<'_> {
         });
     }
 
-    /// Notes what an answer calls.
+    /// Notes the calls and links of an answer.
     fn add_answer(&mut self, at: usize) {
         let (conversation, unit) = (self.conversation, self.units.len() - 1);
         let calls = conversation.calls_of(&conversation.items[at]);
@@ -146,7 +146,7 @@ impl Splitter<'_> {
         self.add_links(at);
     }
 
-    /// Notes what an item of the last unit refers to.
+    /// Notes the links of an item of the last unit.
     fn add_links(&mut self, at: usize) {
         let (conversation, unit) = (self.conversation, self.units.len() - 1);
         for link in conversation.links_of(&conversation.items[at]) {
@@ -163,7 +163,8 @@ impl Splitter<'_> {
         }
     }
 
-    /// Lets the oldest of many units that load tools go: as if their tools were loaded anew where there came to be too many.
+    /// Releases the oldest of too many units that load tools, as if their tools were loaded anew by the unit with which
+    /// there were too many.
     fn retire_loaders(&mut self) {
         let all = self.units.iter().enumerate();
         let loaders: Vec<usize> = all
@@ -205,7 +206,8 @@ impl Splitter<'_> {
         source.open += 1;
     }
 
-    /// Bonds a unit to what it refers to, of which so many are `closed`. What refers to nothing that is known stays.
+    /// Bonds a unit to the unit that it refers to, and counts `closed` open calls there as answered. A unit that refers to
+    /// an unknown id stays.
     fn add_reference(&mut self, id: CallId, unit: usize, closed: usize) {
         let Some(source) = self.sources.get_mut(&id) else {
             self.pending.push(unit);
@@ -274,7 +276,8 @@ impl Splitter<'_> {
         (unit.kind, unit.stays) = (UnitKind::Other, true);
     }
 
-    /// No more results follow the last unit directly.
+    /// Ends the last unit, since no more results directly follow it. If it has open calls, and calls pair by position, then
+    /// it is marked as unpaired.
     fn end_step(&mut self) {
         let open = std::mem::take(&mut self.open);
         if let Some(last) = self.units.len().checked_sub(1)
@@ -307,12 +310,12 @@ impl Splitter<'_> {
     }
 }
 
-/// Makes a ring of all units that are bonded, be it by way of others.
+/// Makes a ring of all units that are bonded, directly or through others.
 fn tie_bonds(units: &mut [Unit], bonds: &[(usize, usize)]) {
     let mut firsts: BTreeMap<usize, usize> = BTreeMap::new();
     let find_first = |firsts: &mut BTreeMap<usize, usize>, mut at: usize| {
         while let Some(&first) = firsts.get(&at).filter(|&&first| first != at) {
-            // Shortens the way for the next search.
+            // Path compression: it shortens the way for the next search.
             let next = firsts.get(&first).copied().unwrap_or(first);
             firsts.insert(at, next);
             at = first;

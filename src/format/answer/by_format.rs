@@ -49,9 +49,9 @@ impl Format {
         }
     }
 
-    /// Whether this may be the beginning of an event that must be complete before it goes on: the
-    /// end marker, or with `usage` a chunk with nothing but usage. If it may be, so may every
-    /// shorter beginning.
+    /// Whether `beginning` may be the start of an event that must be complete before it is passed on: the event that ends
+    /// the stream or, with `usage`, a chunk that holds nothing but usage. If a beginning may be one, then every shorter
+    /// beginning may be one too.
     pub fn may_need_whole_event(self, beginning: &[u8], usage: bool) -> bool {
         match self {
             Self::Chat => chat::answer::may_need_whole_event(beginning, usage),
@@ -62,7 +62,7 @@ impl Format {
         }
     }
 
-    /// Whether an event only keeps the connection open, and may come before an error.
+    /// Whether an event only keeps the connection open, so that an error may still follow it.
     pub fn is_keepalive(self, message: &SseMessage) -> bool {
         by_format!(self,
             Messages => messages::answer::is_ping(message),
@@ -70,8 +70,8 @@ impl Format {
             else Chat => false)
     }
 
-    /// Whether an event has nothing of the answer's content yet, so that an error may still follow in place of it. `[DONE]`
-    /// has none: a stream of it alone is no answer.
+    /// Whether an event has no content of the answer yet, so that an error may still follow in place of the answer.
+    /// `[DONE]` has no content either: a stream of it alone is no answer.
     pub fn is_beginning(self, message: &SseMessage) -> bool {
         self.is_keepalive(message)
             || message.data == DONE
@@ -94,8 +94,8 @@ impl Format {
         }
     }
 
-    /// The status of an error in a conversation whose model or provider is missing. Claude Code shows advice of its own in
-    /// place of the words of a 404.
+    /// Returns the status of an error in a conversation whose model or provider is missing. It is 400 in Messages, since
+    /// Claude Code shows advice of its own in place of the message of a 404.
     pub const fn missing_model_status(self) -> StatusCode {
         match self.api() {
             Api::Anthropic => StatusCode::BAD_REQUEST,
@@ -111,7 +111,7 @@ impl Format {
         }
     }
 
-    /// An error as an event of a stream, of which the client has what was `sent`.
+    /// Writes an error as an event of a stream. `sent`: what the client has received of that stream.
     pub fn error_event(self, error: &ErrorBody, sent: &SentEvents) -> Bytes {
         by_format!(self,
             Messages => messages::answer::error_event(error),

@@ -1,7 +1,7 @@
 //! Finds continuation blocks in a text that comes in pieces.
 //!
-//! It reads the raw content of JSON strings and finds a tag however it is escaped and cut. Positions
-//! are bytes of the whole text.
+//! The scanner reads the raw content of JSON strings. It finds a tag whatever its escapes are, and wherever a piece ends.
+//! Positions are bytes of the whole text.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -10,7 +10,7 @@ use crate::{format::ContinuationBlock, json::text::TextWalk};
 const OPENING: &str = "<continuation_package>";
 const CLOSING: &str = "</continuation_package>";
 
-/// Whether a text has nothing beside a continuation block.
+/// Whether a text is a continuation block and nothing else but white space.
 pub(in crate::format) fn is_block_alone(text: &str) -> bool {
     let inside = text.trim().strip_prefix(OPENING);
     inside.is_some_and(|inside| {
@@ -108,8 +108,8 @@ impl ContinuationScanner {
         }
     }
 
-    /// Takes the beginning of an opening tag for text, since no more text comes or it cannot be waited for. An unclosed
-    /// block stays hidden.
+    /// Treats the beginning of an opening tag as text, since no more text comes or the scanner cannot wait for it. An
+    /// unclosed block stays hidden.
     pub(in crate::format) fn give_up(&mut self) {
         if !self.inside {
             self.chars += self.matched as u32;
@@ -118,7 +118,7 @@ impl ContinuationScanner {
         }
     }
 
-    /// Ends a text: what follows is another one, and a tag does not go on in it.
+    /// Ends a text. What follows is another text, and a tag does not continue in it.
     pub(in crate::format) fn end_text(&mut self) {
         self.give_up();
         if std::mem::take(&mut self.inside) {
@@ -155,7 +155,7 @@ impl ContinuationScanner {
         visible.into()
     }
 
-    /// All blocks so far as one. `has_calls`: the answer has calls too.
+    /// Joins all blocks so far into one; `None` if there was no block. `has_calls`: the answer has calls too.
     pub(in crate::format) fn build_block(&self, has_calls: bool) -> Option<ContinuationBlock> {
         Some(ContinuationBlock {
             before_chars: self.before_chars?,

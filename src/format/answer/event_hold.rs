@@ -1,11 +1,11 @@
 //! Decides which named events of a stream are held until they are complete, though nothing in them is
 //! rewritten.
 
-/// The data of the event behind the last one of a stream, in chat completions and at many gateways.
+/// The data of the end marker, which follows the last event of a stream in chat completions and at many gateways.
 pub(in crate::format) const DONE: &[u8] = b"[DONE]";
 
-/// Whether this may be the beginning of an event of the type `expected`, by the event's name, or else by the beginning
-/// of its data. If it may be, so may every shorter beginning.
+/// Whether this may be the beginning of an event of the type `expected`, by the event's name or else by the beginning of
+/// its data. If a beginning may be one, then every shorter beginning may be one too.
 pub(in crate::format) fn may_be_event(beginning: &[u8], expected: &str) -> bool {
     let mut lines = beginning.split(|byte| matches!(byte, b'\n' | b'\r'));
     let partial = lines.next_back().unwrap_or_default();
@@ -18,20 +18,21 @@ pub(in crate::format) fn may_be_event(beginning: &[u8], expected: &str) -> bool 
         }
         match line.strip_prefix(b"data:") {
             Some(data) => named || may_begin_with_type(data, expected),
-            // A comment goes out at once, since a client may wait for it.
+            // A comment is passed on at once, since a client may wait for it.
             None => !line.starts_with(b":"),
         }
     };
     lines.all(|line| is_possible(line, true)) && is_possible(partial, false)
 }
 
-/// Whether this may be the beginning of the end marker in a format whose events have names, which it has not.
+/// Whether this may be the beginning of the end marker (`[DONE]`) in a format whose events have names. The marker has no
+/// name.
 pub(in crate::format) fn may_be_unnamed_done(beginning: &[u8]) -> bool {
     !beginning.starts_with(b"event") && may_be_done(beginning)
 }
 
-/// Whether all lines of data are empty, but for one that is `[DONE]` or its beginning. A comment
-/// goes out at once, since a client may wait for it.
+/// Whether all lines of data are empty, except one that is `[DONE]` or the beginning of it. A comment is passed on at
+/// once, since a client may wait for it.
 pub(in crate::format) fn may_be_done(beginning: &[u8]) -> bool {
     let mut lines = beginning.split(|byte| matches!(byte, b'\n' | b'\r'));
     let partial = lines.next_back().unwrap_or_default();
@@ -49,7 +50,7 @@ pub(in crate::format) fn may_be_done(beginning: &[u8]) -> bool {
     lines.all(|line| is_possible(line, true)) && is_possible(partial, false)
 }
 
-/// Whether data begins with this type, or may do so when more of it comes.
+/// Whether data begins with this type, or may begin with it once more data comes.
 fn may_begin_with_type(data: &[u8], expected: &str) -> bool {
     let spelt = [r#"{"type":""#, expected, "\""];
     let mut spelt = spelt.iter().flat_map(|part| part.bytes());

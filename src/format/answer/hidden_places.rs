@@ -1,8 +1,8 @@
-//! The places of blocks that the client does not get: calls of the proxy, and texts that are nothing but a continuation
-//! block.
+//! Finds the places of blocks that the client does not get: calls of the proxy's tools, and texts that are a continuation
+//! block and nothing else.
 //!
 //! The record of such a block says how many calls of the client, or how many characters, came before it. This is not
-//! enough if reasoning or texts stand between the blocks.
+//! enough if there is reasoning or text between the blocks.
 
 use crate::{
     conversation::{Block, BlockKind, Conversation, Format, HiddenPlaces},
@@ -11,8 +11,8 @@ use crate::{
 };
 
 impl ModelAnswer {
-    /// The places; `None` if the records of the blocks are enough, if the answer was too long to be kept, and in a format
-    /// whose reasoning does not stand among the blocks.
+    /// Returns the places. Returns `None` if the records of the blocks are enough, if the answer was too long to be kept,
+    /// or if the format does not put reasoning among the blocks.
     pub fn find_hidden_places(&self, format: Format) -> Option<HiddenPlaces> {
         let hides_any = !self.proxy_calls.is_empty() || self.package.is_some();
         let reasoning = format.rules().reasoning;

@@ -9,10 +9,10 @@ use crate::{
     },
 };
 
-/// The member of an answer.
+/// The member of an answer that lists the changes.
 pub(in crate::format) const INPUT_CHANGES: &[u8] = b"input_transformations";
 
-/// Why a block is not what the model reads; those of Anthropic and Bedrock, then OpenAI's.
+/// The known reasons why the model does not read a block as it was sent: those of Anthropic and Bedrock, then OpenAI's.
 const REASONS: [&str; 9] = [
     "prefix_binding_mismatch",
     "model_binding_mismatch",
@@ -25,7 +25,8 @@ const REASONS: [&str; 9] = [
     TURN_BOUNDARY,
 ];
 
-/// The model, or the request's `reasoning.context`, reads the running turn's reasoning only: forgetting by rule, no loss.
+/// The reason for reasoning that is forgotten by rule, which is no loss: the model, or the request's `reasoning.context`,
+/// reads the reasoning of the running turn only.
 const TURN_BOUNDARY: &str = "turn_boundary";
 
 /// The label of all other reasons.
@@ -34,14 +35,14 @@ const OTHER_REASON: &str = "other";
 /// Entries that are read of one answer.
 const MAX_ENTRIES: usize = 1_024;
 
-/// What became of a block of thinking in the request.
+/// What the provider did with a block of thinking in the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Dropped,
-    /// It does not fit, and the model got it all the same.
+    /// The block does not fit, but the model got it.
     Allowed,
     Forgotten,
-    /// No block: images may have been read smaller than they were sent.
+    /// Not a block of thinking: the server may have made images smaller than they were sent.
     Compressed,
 }
 
@@ -55,8 +56,8 @@ struct Entry {
     is_repeated: bool,
 }
 
-/// What became of blocks of thinking in a request. OpenAI repeats its list in each later answer that has the items: counts
-/// are of entries that are new.
+/// What the provider did with blocks of thinking in a request. OpenAI repeats its list in each later answer that has the
+/// items, so only new entries are counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InputChanges(Vec<Entry>);
 
@@ -83,13 +84,15 @@ impl InputChanges {
         self.count(Fate::Forgotten)
     }
 
-    /// Whether the model read all thinking that was sent, but for what is known to be forgotten.
+    /// Whether the model read all thinking that was sent. Reasoning that an earlier answer already reported as forgotten
+    /// is ignored; a dropped block never is.
     pub fn is_all_read(&self) -> bool {
         let mut dropped = self.0.iter().filter(|it| it.fate == Fate::Dropped);
         dropped.next().is_none() && self.count_forgotten() == 0
     }
 
-    /// The server may have made images smaller before it counted (OpenAI's `image.context_compression`).
+    /// Notes that the server may have made images smaller before it counted tokens (OpenAI's
+    /// `image.context_compression`).
     pub(in crate::format) fn note_compressed_images(&mut self) {
         self.0.push(Entry {
             fate: Fate::Compressed,
@@ -103,7 +106,8 @@ impl InputChanges {
         self.0.iter().any(|it| it.fate == Fate::Compressed)
     }
 
-    /// Marks the entries that an earlier answer had too. `known`: the ids that it reported, replaced by those of this one.
+    /// Marks the entries that an earlier answer had too. `known`: the ids that the earlier answer reported; the ids of
+    /// this one replace them.
     pub fn mark_repeated(&mut self, known: &mut Vec<u64>) {
         for entry in &mut self.0 {
             entry.is_repeated = entry.id.is_some_and(|id| known.binary_search(&id).is_ok());
@@ -113,7 +117,7 @@ impl InputChanges {
         known.sort_unstable();
     }
 
-    /// What became of the blocks, why, and how many they are, where there are any.
+    /// Lists what the provider did with blocks, why, and with how many of them. Counts of 0 are left out.
     pub fn list_counts(&self) -> impl Iterator<Item = (&'static str, &'static str, u32)> {
         let fates = [
             ("dropped", Fate::Dropped),
@@ -132,7 +136,8 @@ impl InputChanges {
         counts.filter(|(_, _, count)| *count > 0)
     }
 
-    /// `action`: OpenAI's, whose entries are `{"id", "type": "reasoning", "action": "removed", "reason"}` (its SDK's types).
+    /// `action`: set by OpenAI only, whose entries are `{"id", "type": "reasoning", "action": "removed", "reason"}` (its
+    /// SDK's types).
     fn add_entry(&mut self, kind: &[u8], action: &[u8], reason: &[u8], id: &[u8]) {
         let mut reasons = REASONS.into_iter();
         let known = reasons.find(|known| known.as_bytes() == reason);

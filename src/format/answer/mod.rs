@@ -20,7 +20,7 @@ use crate::{
 /// One part of a chunk or of a whole answer. Spans lie in its JSON.
 #[derive(Clone, Debug)]
 pub enum AnswerEvent {
-    /// The answer's own id, where clients may go on from it.
+    /// The answer's own id, if clients may continue from it.
     Id(JsonString),
     /// Text of the first choice.
     Text(JsonString),
@@ -29,9 +29,10 @@ pub enum AnswerEvent {
     /// A tool call of the first choice, or a fragment of one.
     Call(CallFragment),
     Usage(UsageReport),
-    /// What became of the thinking in the request. It replaces what an earlier event said.
+    /// What the provider did with the thinking in the request. It replaces the report of an earlier event.
     InputChanges(InputChanges),
-    /// Tokens of the request that the provider cleared by its own edits, as the request asked: its counts leave them out.
+    /// Tokens of the request that the provider cleared by its own edits, as the request asked. The provider's counts do
+    /// not include them.
     Cleared(u32),
     Finish(Finish),
     /// The provider reports an error inside the answer.
@@ -130,19 +131,19 @@ pub trait AnswerEvents {
     }
 }
 
-/// What the client has of a stream whose events are numbered, beside their items.
+/// What the client has received of a stream with numbered events, in addition to the items.
 #[derive(Clone, Debug, Default)]
 pub struct SentEvents {
     /// The raw id of the answer, without quotes, once there was one.
     pub(in crate::format) id: Option<Bytes>,
-    /// The model's raw name in the answer, in quotes; before there was one, as the client asked for it.
+    /// The model's raw name in the answer, in quotes; before the answer has one, the name that the client asked for.
     pub(in crate::format) model: Option<Bytes>,
     /// The number of the next event, once there was one.
     pub(in crate::format) next_number: Option<u64>,
 }
 
 impl SentEvents {
-    /// Nothing was sent yet of an answer of the model that the client names so.
+    /// Creates the state before anything was sent of an answer. `model`: the name that the client uses.
     pub fn none_of(model: &str) -> Self {
         Self {
             model: serde_json::to_vec(model).ok().map(Bytes::from),
@@ -150,7 +151,7 @@ impl SentEvents {
         }
     }
 
-    /// The same, where no event has named the model.
+    /// Takes the model's name from `asked` if no event has named the model.
     pub fn or_model(self, asked: &Self) -> Self {
         Self {
             model: self.model.or_else(|| asked.model.clone()),

@@ -19,7 +19,7 @@ const MAX_CALLS: usize = 1_024;
 /// What one answer contains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResponseSummary {
-    /// The digest of the answer's id ([`digest_id`]), where clients may go on from it.
+    /// The digest of the answer's id ([`digest_id`]), if clients may continue from it.
     pub id: Option<u128>,
     pub usage: Option<Usage>,
     /// The digest of the first choice's text.
@@ -74,7 +74,7 @@ impl ResponseSummarizer {
         for event in events {
             match event {
                 AnswerEvent::Id(id) => {
-                    // Of several answers, the client knows the first one's.
+                    // If the response joins several answers, the client knows only the id of the first.
                     let known = &mut self.summary.id;
                     known.get_or_insert_with(|| digest_id(id.raw_bytes(json)));
                 }
@@ -110,7 +110,7 @@ impl ResponseSummarizer {
                 }
             }
         }
-        // A tool of the provider has arguments, and no id here.
+        // A call of a tool that the provider runs has arguments but no id here, so it is not listed.
         let is_listed = |known: &(u64, u128)| known.0 == index.unwrap_or(0);
         if let Some((span, kind)) = call.arguments
             && self.calls.iter().any(is_listed)

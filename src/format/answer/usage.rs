@@ -66,7 +66,7 @@ fn is_plain(spelt: &[u8]) -> bool {
     spelt.iter().all(u8::is_ascii_digit) && (spelt.len() == 1 || !spelt.starts_with(b"0"))
 }
 
-/// The counts of a `usage` object by their various names. Of several, the first one counts.
+/// The counts of a `usage` object under their various names. If a count has several names, then the first one is used.
 #[derive(Default)]
 struct ReportedCounts {
     prompt: [Option<u32>; 2],

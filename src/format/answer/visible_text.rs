@@ -1,7 +1,7 @@
 //! The text that the client sees, over all answers of one response.
 //!
-//! A blank line is added between the texts of two answers, unless white space is there already, or
-//! the format keeps them apart.
+//! A blank line is added between the texts of two answers, unless the first one ends with white space, or the format
+//! keeps the texts apart.
 
 use std::borrow::Cow;
 
@@ -24,7 +24,7 @@ pub(in crate::format) struct VisibleText {
     is_apart: bool,
     /// The answer is not the first one, and has no text yet.
     is_new_answer: bool,
-    /// The text before that of the last answer.
+    /// The text before the text of the last answer.
     pub(in crate::format) preceding: PrecedingText,
 }
 

@@ -1,4 +1,4 @@
-//! What each format says of the blocks of its answers.
+//! The trait by which a format describes the blocks of its answers.
 //!
 //! A block is an element of the list that an answer of Messages or Responses is. An answer of chat
 //! completions is one message: only its calls are blocks, and a chunk may have parts of several.
@@ -24,15 +24,16 @@ use crate::{
 /// An event of a stream, or a whole answer.
 pub trait BlockAnswer: AnswerEvents + Sized {
     type Assembler: BlockAssembler<Self>;
-    /// What the client has of all answers so far, beside the number of blocks.
+    /// What the client has received of all answers so far, in addition to the number of blocks.
     type Sent: Default;
 
-    /// The answer is a list of blocks. If it is not, it is one message. Then a blank line separates its text from that of
-    /// the next answer, and its last chunk may have more than the finish reason.
+    /// Whether the answer is a list of blocks. Otherwise it is one message: then a blank line separates its text from the
+    /// text of the next answer, and its last chunk may have more than the finish reason.
     const IS_LIST: bool = true;
 
-    /// A text that stands in an answer of which the client would get no block, in a format in which an answer must have one
-    /// to be sent back: the text itself, the block, and the events of a stream that bring it.
+    /// For a format in which an answer without blocks cannot be sent back: the text that an answer gets if the client
+    /// would get no block of it. The elements are the text itself, the block, and the events of a stream that bring the
+    /// block.
     const ONLY_BLOCK: Option<[&'static str; 3]> = None;
 
     /// The finish reason of an answer without calls, in a format in which the finish reason says that there are calls.
@@ -41,12 +42,12 @@ pub trait BlockAnswer: AnswerEvents + Sized {
     /// Reads a whole answer; `None` if it cannot be read.
     fn read_whole(json: &[u8]) -> Option<Self>;
 
-    /// What the event says of a block, with the block's index.
+    /// Returns the index of the block that the event is about, and what the event says of the block.
     fn block_step<'a>(&self, _json: &'a [u8]) -> Option<(Option<u64>, BlockStep<'a>)> {
         None
     }
 
-    /// Takes what the event says of blocks.
+    /// Updates `current` by what the event says of blocks.
     fn track_blocks(event: &ParsedEvent<Self>, current: &mut BlockState<Self>) -> TrackedEvent {
         current.track_step(event)
     }
@@ -67,7 +68,7 @@ pub trait BlockAnswer: AnswerEvents + Sized {
         None
     }
 
-    /// Whether an event may go out before those that are held.
+    /// Whether an event may be passed on before those that are held.
     fn may_overtake(
         event: &ParsedEvent<Self>,
         _held: &VecDeque<ParsedEvent<Self>>,
@@ -87,7 +88,7 @@ pub trait BlockAnswer: AnswerEvents + Sized {
         edits: &mut Edits,
     ) -> bool;
 
-    /// Adds to the counts of a report.
+    /// Adds the tokens left out of the request, and the completion tokens of earlier answers, to the counts of a report.
     fn edit_usage(
         &self,
         _json: &[u8],
@@ -98,8 +99,7 @@ pub trait BlockAnswer: AnswerEvents + Sized {
         joined.edit_usage(report, edits);
     }
 
-    /// Edits finish reason and usage, and reports all but texts and calls of the proxy to the
-    /// summarizer.
+    /// Edits finish reason and usage, and reports every part of the answer except its texts to the summarizer.
     fn edit_reports(
         &self,
         json: &[u8],
@@ -128,7 +128,8 @@ pub trait BlockAnswer: AnswerEvents + Sized {
         }
     }
 
-    /// Takes the last event of an answer that was for the proxy only. The client does not get it.
+    /// Keeps what later answers need of the last event of an answer that was for the proxy only. The client does not get
+    /// this event.
     fn keep_last_event(
         _joined: &mut JoinedResponse<Self>,
         _event: &ParsedEvent<Self>,
@@ -146,9 +147,9 @@ pub trait BlockAnswer: AnswerEvents + Sized {
 pub enum BlockStep<'a> {
     Begin(NewBlock<'a>),
     Part,
-    /// A part that is for the client, whatever the texts of the block are.
+    /// A part that makes the block the client's, whatever the texts of the block are.
     ClientPart,
-    /// No more text comes, of the block or of a part of it.
+    /// The text of the block, or of a part of it, ends.
     TextEnd,
     End,
 }
@@ -184,12 +185,12 @@ pub trait BlockAssembler<A>: Default {
     /// Takes a block of a whole answer.
     fn take_block(&mut self, _slot: usize, _block: &[u8]) {}
 
-    /// The answer as a request would carry it, empty if it was too long or is not JSON, and
-    /// these calls of it.
+    /// Returns the answer as a request would carry it (empty if it was too long or is not JSON), and the calls in
+    /// `calls`.
     fn assemble(&self, calls: &[&TrackedBlock]) -> (String, Vec<AssembledCall>);
 }
 
-/// What is kept of the blocks of one answer, by their slots: nothing once it is too long.
+/// The parts that are kept of the blocks of one answer, by their slots. Nothing is kept once the answer is too long.
 #[derive(Default)]
 pub struct KeptBlocks<T> {
     pub(in crate::format) blocks: Vec<T>,

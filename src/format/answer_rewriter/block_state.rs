@@ -1,12 +1,12 @@
-//! The current answer of a format: whose its blocks and texts are.
+//! The state of the current answer: who gets its blocks and texts.
 //!
-//! A call is decided by its name. In a list, the name stands in the event that begins the block; in a message, it may
-//! come in fragments.
+//! The name of a call decides who gets it. In a list, the event that begins the block has the name; in a message, the
+//! name may come in fragments.
 //!
-//! An event with text is held while the end of the text may begin a continuation block. In a list, the event that
-//! begins a text is held too, until there is text for the client: if there is none, the whole block is removed.
+//! An event with text is held while the end of the text may begin a continuation block. In a list, the event that begins
+//! a text block is held too, until there is text for the client. If there is none, then the whole block is removed.
 //!
-//! An event from which nothing is removed goes on as it came. Events keep their order, except those that may overtake
+//! An event that needs no edit is passed on as it came. Events keep their order, except those that may overtake
 //! ([`BlockAnswer::may_overtake`]).
 
 use std::{collections::VecDeque, ops::Range};
@@ -45,20 +45,20 @@ pub struct BlockState<A: BlockAnswer> {
 /// What is known of an event.
 #[derive(Default)]
 pub struct TrackedEvent {
-    /// The block that it is about.
+    /// The block that the event is about.
     pub(in crate::format) slot: Option<usize>,
     /// For each call in an event of a message, its block.
     pub(in crate::format) calls: SmallVec<[Option<usize>; 2]>,
     pub(in crate::format) is_part: bool,
     pub(in crate::format) ends_block: bool,
-    /// Where its texts lie in the text of the answer, until they are decided.
+    /// The ranges of the event's texts in the text of the answer, until it is decided who gets them.
     pub(in crate::format) text_ranges: SmallVec<[Range<usize>; 1]>,
     /// What the client gets of each text, once that is known. `None`: the whole text.
     pub(in crate::format) visible: SmallVec<[Option<Vec<u8>>; 1]>,
 }
 
 impl<A: BlockAnswer> ParsedEvent<A> {
-    /// Whether nothing of a piece of text is for the client.
+    /// Whether the event is a piece of text of which the client gets nothing.
     fn is_hidden(&self) -> bool {
         let visible = &self.tracked.visible[..];
         self.tracked.is_part && matches!(visible, [Some(text)] if text.is_empty())
@@ -111,7 +111,7 @@ impl<A: BlockAnswer> BlockState<A> {
         }
     }
 
-    /// Takes half a tag for text, since nothing more of it comes.
+    /// Treats a partial tag as text, since no more of the tag comes.
     pub(in crate::format) fn give_up_tag(&mut self) {
         if let Some(scanner) = &mut self.scanner {
             scanner.give_up();
@@ -199,7 +199,7 @@ impl<A: BlockAnswer> BlockState<A> {
         (Some(slot), cut_texts)
     }
 
-    /// What the client gets of a text that came before in pieces, if it is not the whole text.
+    /// Returns what the client gets of a text that repeats earlier pieces; `None` if it gets the whole text.
     pub(in crate::format) fn cut_repeated_text(&self, raw: &[u8]) -> Option<Vec<u8>> {
         self.scanner.as_ref()?;
         let mut scanner = ContinuationScanner::default();
@@ -222,8 +222,8 @@ impl<A: BlockAnswer> BlockState<A> {
         held.retain(|held| !held.is_hidden());
     }
 
-    /// Finds what the client gets of an event, and of its block as far as the event decides it.
-    /// Events must be asked about in their order, until one is undecided.
+    /// Finds what the client gets of an event, and of its block as far as the event decides it. Returns whether that is
+    /// decided. The caller must ask for events in their order, until one is undecided.
     pub(in crate::format) fn decide_event(&mut self, event: &mut ParsedEvent<A>) -> bool {
         let tracked = &mut event.tracked;
         if let (Some(last), Some(scanner)) = (tracked.text_ranges.last(), &mut self.scanner) {
@@ -270,8 +270,8 @@ impl<A: BlockAnswer> BlockState<A> {
         self.finish == Some(FinishKind::Calls) && proxy_calls > 0 && client_calls == 0
     }
 
-    /// The answer as a request would carry it, empty if it was too long or is not JSON, and the
-    /// calls of proxy-executed tools.
+    /// Returns the answer as a request would carry it (empty if it was too long or is not JSON), and the calls of
+    /// proxy-executed tools.
     pub(in crate::format) fn assemble(&self) -> (String, Vec<ProxyToolCall>) {
         let calls: Vec<_> = self.blocks.iter_calls().collect();
         let is_removed = |call: &&TrackedBlock| call.is_removed();

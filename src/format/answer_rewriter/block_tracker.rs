@@ -13,9 +13,10 @@ pub struct BlockTracker {
     /// The names of the proxy-executed tools.
     pub(in crate::format) tools: &'static [&'static str],
     pub(in crate::format) blocks: Vec<TrackedBlock>,
-    /// The indices of blocks that the client does not get. Some servers leave 0 out.
+    /// The indices of blocks that the client does not get; `None` for a block without an index. Some servers leave out an
+    /// index of 0.
     removed: Vec<Option<u64>>,
-    /// Two blocks had the same index, or none.
+    /// Two blocks have the same index, or both have none.
     pub(in crate::format) shares_indices: bool,
 }
 
@@ -38,7 +39,7 @@ pub struct TrackedBlock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::format) enum TrackedKind {
     Text,
-    /// The proxy's where it is removed, else the client's.
+    /// A call. It is the proxy's if it is removed, else the client's.
     Call,
     Other,
 }
@@ -61,8 +62,8 @@ impl BlockTracker {
         }
     }
 
-    /// Adds a block that begins. Returns its slot; `None` if there are too many. `decides_texts`: texts are for the client
-    /// at once.
+    /// Adds a block that begins. Returns its slot; `None` if there are too many blocks. `decides_texts`: the client gets
+    /// texts at once.
     pub(super) fn begin_block(
         &mut self,
         index: Option<u64>,
@@ -165,8 +166,8 @@ impl BlockTracker {
         }
     }
 
-    /// Decides a block, all of which is known. A text of which a part was removed is removed as a whole if only white
-    /// space is left: the client could not send that back. A text that the provider itself left blank stays.
+    /// Decides a block of which everything is known. If a part of a text was removed and only white space is left, then
+    /// the whole text is removed: the client could not send it back. A text that the provider itself left blank stays.
     pub(in crate::format) fn end_block(&mut self, slot: usize) {
         let block = &self.blocks[slot];
         let fate = match block.kind {
@@ -177,7 +178,7 @@ impl BlockTracker {
         self.set_fate(slot, fate);
     }
 
-    /// Takes all texts for the client's, since they cannot be waited for.
+    /// Gives all texts to the client, since the proxy cannot wait for their end.
     pub(super) fn keep_texts(&mut self) {
         for slot in 0..self.blocks.len() {
             if self.blocks[slot].kind == TrackedKind::Text {

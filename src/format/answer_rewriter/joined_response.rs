@@ -1,4 +1,4 @@
-//! What one response to the client keeps over its answers.
+//! The state of one response to the client over all its answers.
 
 use std::borrow::Cow;
 
@@ -26,10 +26,10 @@ pub struct JoinedResponse<A: BlockAnswer> {
     pub(in crate::format) continued: bool,
     /// Completion tokens of the answers before.
     pub(in crate::format) earlier_completion_tokens: u32,
-    /// What earlier whole answers have for the client, as raw text or blocks that go before those of
-    /// the last answer.
+    /// What earlier whole answers have for the client: raw text, or blocks that are inserted before the blocks of the
+    /// last answer.
     pub(in crate::format) earlier_content: Vec<u8>,
-    /// The index behind that of the newest block that the client has.
+    /// The index that follows the index of the newest block that the client has.
     pub(super) next_index: u64,
     pub(in crate::format) sent: A::Sent,
     /// Sums up what the client gets.
@@ -63,7 +63,7 @@ impl<A: BlockAnswer> JoinedResponse<A> {
         self.summarizer.begin_answer();
     }
 
-    /// Reports the texts of an event to the summarizer; each with what the client gets of it.
+    /// Reports the texts of an event to the summarizer. Returns each text with what the client gets of it.
     pub(in crate::format) fn take_texts<'a>(
         &mut self,
         event: &'a ParsedEvent<A>,
@@ -101,8 +101,8 @@ impl<A: BlockAnswer> JoinedResponse<A> {
         had_text && !has_text
     }
 
-    /// Names the model as the client did: some clients take their own thinking for another model's if
-    /// the name differs.
+    /// Sets the model's name to the name that the client used: some clients take their own thinking for another model's
+    /// if the name differs.
     pub(in crate::format) fn edit_model(&self, json: &[u8], answer: &A, edits: &mut Edits) {
         if let (Some(asked), Some(named)) = (&self.asked_model, answer.model())
             && json[named.quoted_span().range()] != asked[..]
@@ -111,7 +111,7 @@ impl<A: BlockAnswer> JoinedResponse<A> {
         }
     }
 
-    /// A report with the completion tokens of earlier answers, which the client pays for too.
+    /// Returns a report to which the completion tokens of earlier answers are added, since the client pays for these too.
     pub(in crate::format) fn add_completions(&self, usage: Usage) -> Usage {
         let add = |tokens: u32| tokens.saturating_add(self.earlier_completion_tokens);
         Usage {
@@ -120,8 +120,8 @@ impl<A: BlockAnswer> JoinedResponse<A> {
         }
     }
 
-    /// Adds the tokens that were left out of the request and the completion tokens of earlier
-    /// answers, which the client pays for too.
+    /// Adds to a report the tokens that were left out of the request, and the completion tokens of earlier answers, since
+    /// the client pays for these too.
     pub(in crate::format) fn edit_usage(&self, report: &UsageReport, edits: &mut Edits) {
         // Some providers report a prompt of 0 before they know the count.
         let is_unknown =

@@ -32,9 +32,9 @@ use crate::{conversation::Format, wire::sse::SseMessage};
 /// What becomes of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventAction {
-    /// It goes on as it came.
+    /// It is passed on as it came.
     Pass,
-    /// These bytes go on in its place.
+    /// These bytes are passed on in its place.
     Replace(Bytes),
     Drop,
     /// The rewriter keeps it for later.
@@ -78,7 +78,7 @@ impl AnswerRewriter {
         }
     }
 
-    /// Whether the current answer was for the proxy only: what follows of it is read and dropped.
+    /// Whether the current answer was for the proxy only. Then the rest of it is read and dropped.
     pub const fn is_for_proxy(&self) -> bool {
         with_any!(self, rewriter => rewriter.for_proxy)
     }
@@ -92,7 +92,7 @@ impl AnswerRewriter {
         with_any!(self, rewriter => rewriter.joined.visible.preceding)
     }
 
-    /// What the client has of the response, where its events are numbered.
+    /// Returns what the client has received of the response, if the format numbers its events.
     pub fn sent_events(&self) -> SentEvents {
         match self {
             Self::Chat(_) | Self::Messages(_) => SentEvents::default(),
@@ -143,7 +143,7 @@ impl AnswerRewriter {
             (Self::Toy(rewriter), ParsedAnswer::Toy(answer)) => {
                 rewriter.take_event(ParsedEvent::new(raw, message, answer), ready)
             }
-            // Never: reader and rewriter have one format.
+            // Never reached: reader and rewriter have the same format.
             (_, ParsedAnswer::Chat(_) | ParsedAnswer::Messages(_) | ParsedAnswer::Responses(_)) => {
                 EventAction::Pass
             }

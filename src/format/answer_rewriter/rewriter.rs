@@ -1,5 +1,4 @@
-//! Holds the events of a stream until it is known whose they are, and joins several answers into
-//! one.
+//! Holds the events of a stream until it is known who gets them, and joins several answers into one.
 //!
 //! If an answer turns out to be for the proxy only (`for_proxy`), its end is
 //! dropped, and the next answer's events follow as part of the same answer.
@@ -18,7 +17,8 @@ use crate::{
     wire::sse::SseMessage,
 };
 
-/// Bytes of events held until their calls and texts are decided; beyond it they are decided at once.
+/// Bytes of events that are held until it is decided who gets their calls and texts. Above this limit, they are decided
+/// at once.
 const MAX_HELD: usize = 64 << 10;
 
 /// Rewrites the answers of one response to a client, one after another.
@@ -27,7 +27,7 @@ pub struct FormatRewriter<A: BlockAnswer> {
     pub(in crate::format) joined: JoinedResponse<A>,
     pub(in crate::format) current: BlockState<A>,
     held: VecDeque<ParsedEvent<A>>,
-    /// The current answer was for the proxy only: what follows of it is read and dropped.
+    /// The current answer was for the proxy only. The rest of it is read and dropped.
     pub(super) for_proxy: bool,
 }
 
@@ -68,7 +68,7 @@ impl<A: BlockAnswer> FormatRewriter<A> {
         let (proxy_calls, client_calls) = self.current.blocks.count_calls();
         let mut package = self.current.build_block(proxy_calls + client_calls > 0);
         if let Some(package) = &mut package {
-            // White space before it may be gone with its block.
+            // White space before the continuation block may have been removed with the block that it was in.
             let visible = self.joined.visible.answer_chars();
             package.before_chars = package.before_chars.min(visible);
         }

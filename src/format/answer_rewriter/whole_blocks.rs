@@ -1,4 +1,4 @@
-//! Removes from whole answers of blocks what is not for the client, and joins several of them.
+//! Removes what is not for the client from whole answers that are lists of blocks, and joins several such answers.
 
 use bytes::Bytes;
 
@@ -70,7 +70,7 @@ impl<A: BlockAnswer> FormatRewriter<A> {
 }
 
 impl<A: BlockAnswer> JoinedResponse<A> {
-    /// Keeps what the client gets of these blocks for the list of the last answer.
+    /// Keeps what the client gets of these blocks, to insert it into the list of the last answer.
     pub(in crate::format) fn keep_blocks(&mut self, json: &[u8], blocks: &[CutBlock]) {
         let kept = &mut self.earlier_content;
         for block in blocks.iter().filter(|block| !block.is_removed) {
@@ -85,7 +85,7 @@ impl<A: BlockAnswer> JoinedResponse<A> {
         }
     }
 
-    /// Edits the list of the last answer, which has these blocks: the blocks of earlier answers go before them.
+    /// Edits the list of the last answer, which has these blocks. The blocks of earlier answers are inserted before them.
     pub(in crate::format) fn edit_blocks(
         &mut self,
         list: Span,
@@ -99,7 +99,7 @@ impl<A: BlockAnswer> JoinedResponse<A> {
         edits.remove_items(&spans, |at| blocks[at].is_removed);
         let mut earlier = std::mem::take(&mut self.earlier_content);
         if blocks.iter().all(|block| block.is_removed) {
-            // The comma behind them.
+            // The comma behind the earlier blocks, since no block follows.
             earlier.pop();
             let had_any = self.continued || !blocks.is_empty();
             if let Some([text, block, _]) = A::ONLY_BLOCK.filter(|_| had_any && earlier.is_empty())

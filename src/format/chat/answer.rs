@@ -1,6 +1,7 @@
 //! Answers of chat completions.
 //!
-//! A chunk of a stream and a whole answer are read alike. Only the first choice is looked into.
+//! A chunk of a stream and a whole answer are read alike. Of any choice but the first, only the finish reason and the
+//! usage are kept.
 
 mod assemble;
 mod calls;
@@ -49,8 +50,8 @@ impl AnswerEvents for ChatAnswer {
         message.is_some_and(|message| !message.span.is_empty())
     }
 
-    /// Whether this is a chunk with usage and without choices, as `include_usage` makes it. Its usage may be of a shape that
-    /// nobody reads: the client did not ask for it either.
+    /// Whether this is a chunk with usage and without choices, as `include_usage` makes it. The shape of the usage does
+    /// not matter: even if it cannot be read, the client did not ask for the chunk.
     fn is_usage_only(&self) -> bool {
         self.has_usage && self.choices == Some(0) && !self.has_error()
     }

@@ -32,7 +32,7 @@ use crate::{
     json::scan::{JsonKind, JsonScanner, JsonString, Span},
 };
 
-/// The keys of a message, and of a part, that may stand in it only once.
+/// The keys that may occur only once in a message, or in a part.
 const MESSAGE_KEYS: SingleKeys = SingleKeys(
     &[
         "role",
@@ -51,7 +51,7 @@ pub fn index_body(body: Bytes) -> Result<Conversation, IndexError> {
     index_known_body(body, None)
 }
 
-/// The same, except that the known prefix of the list is copied.
+/// Indexes a request body, and copies the index of the known prefix of its list.
 pub(in crate::format) fn index_known_body(
     body: Bytes,
     prefixes: PrefixesOfAccount<'_>,
@@ -185,7 +185,7 @@ impl<'a> ChatIndexer<'a> {
             ReadContent::Parts(list, _) => {
                 Content::Blocks(first as u32..self.found.blocks.len() as u32, list)
             }
-            // Of a list with other elements, the objects were read in vain.
+            // If the list also has elements that are not objects, then the blocks read from its objects are dropped.
             ReadContent::Plain(content) => {
                 self.found.blocks.truncate(first);
                 let annotations = &mut self.found.annotations[first_annotation..];
@@ -232,7 +232,8 @@ impl<'a> ChatIndexer<'a> {
         Ok(Block { span, kind, marked })
     }
 
-    /// `{"url": …, "detail": …}`, or the URL itself as some clients send it.
+    /// Reads `{"url": …, "detail": …}`, or the URL itself as some clients send it. Returns the URL, and whether `detail`
+    /// is `low`.
     fn read_image(
         &self,
         scan: &mut JsonScanner<'a>,
@@ -253,7 +254,8 @@ impl<'a> ChatIndexer<'a> {
         Ok((url, low))
     }
 
-    /// Reads the calls of a message. The message can never go if they are no list, or if one of them is no object.
+    /// Reads the calls of a message. If they are not a list, or if one of them is not an object, then the message is
+    /// never removed.
     fn read_tool_calls(
         &mut self,
         scan: &mut JsonScanner<'a>,

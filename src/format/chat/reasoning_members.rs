@@ -1,4 +1,4 @@
-//! The members of a chat message in which clients send reasoning back, and what it weighs.
+//! The members of a chat message in which clients send reasoning back, and the sizes of this reasoning.
 
 use crate::{
     format::{index::sealed::measure_sealed, values::skip_value},
@@ -10,8 +10,8 @@ use crate::{
 
 /// The member that some models demand.
 pub(in crate::format) const COUNTED_MEMBER: &[u8] = b"reasoning_content";
-/// The members that hold reasoning: of DeepSeek, Kimi and GLM; of vLLM and OpenRouter; of OpenRouter; of LiteLLM. The
-/// last two may have signatures, of which the gateway makes signed thinking again.
+/// The members that hold reasoning: the first of DeepSeek, Kimi and GLM, the second of vLLM and OpenRouter, the third of
+/// OpenRouter, the fourth of LiteLLM. The last two may have signatures, from which the gateway restores signed thinking.
 pub(in crate::format) const REASONING_MEMBERS: [&[u8]; 4] = [
     COUNTED_MEMBER,
     b"reasoning",
@@ -22,11 +22,11 @@ pub(in crate::format) const REASONING_MEMBERS: [&[u8]; 4] = [
 /// The member of a message, and of its calls, in which Gemini signs them.
 pub(in crate::format) const SIGNED_MEMBER: &[u8] = b"extra_content";
 
-/// Nesting inside a member that is followed.
+/// Levels of nesting that are followed inside a member.
 const MAX_DEPTH: usize = 8;
 
-/// The sizes of a message's reasoning, whose object begins at `start`. Gateways send the same text under two names: of
-/// several members, the longest counts.
+/// Measures the reasoning of the message whose object begins at `start`. Gateways send the same text under two names, so
+/// only the longest of these members counts. What [`SIGNED_MEMBER`] holds is added to it.
 pub(in crate::format) fn measure_reasoning(body: &[u8], start: u32) -> TextSizes {
     let mut scan = JsonScanner::new(body, start as usize);
     let (mut longest, mut beside) = (TextSizes::default(), TextSizes::default());
@@ -74,8 +74,8 @@ fn add_of_call(
     walked.map(drop)
 }
 
-/// Adds the texts in blocks and details, and what is sealed in them. A signature beside its text is nothing that the model
-/// reads.
+/// Adds the sizes of the texts in blocks and details, and of what is sealed in them. A signature next to its text does
+/// not count, since the model does not read it.
 fn add_parts(
     body: &[u8],
     scan: &mut JsonScanner<'_>,

@@ -1,6 +1,5 @@
-//! The fields of a chat completions request beside its messages: answer caps
-//! (`max_completion_tokens`, `max_tokens`), thinking budgets, tools, the usage of a stream, and what the answer may be:
-//! tool calls, plain text, several choices.
+//! The fields of a chat completions request other than its messages: answer caps (`max_completion_tokens`, `max_tokens`),
+//! thinking budgets, tools, the usage of a stream, and what the answer may be: tool calls, plain text, several choices.
 
 use serde_json::Value;
 
@@ -10,7 +9,7 @@ use crate::{
     json::scan::{JsonKind, Span},
 };
 
-/// The members that cap an answer. If there are both, it depends on the engine which one counts.
+/// The members that cap an answer. If a request has both, then it depends on the engine which one counts.
 pub(in crate::format) const CAPS: &[&str; 2] = &["max_completion_tokens", "max_tokens"];
 
 /// Top-level members that may hold a thinking budget, at any depth.
@@ -39,13 +38,14 @@ const BUDGET_NAMES: [&str; 6] = [
 /// The list of tools and the legacy one.
 pub(in crate::format) const TOOL_LISTS: &[&str] = &["tools", "functions"];
 
-/// How the words of a task begin and end that a chat app sets a model beside a chat, with the chat in it: the built-in prompts
-/// for titles, tags, follow-ups, pictures and searches of Open WebUI 0.12.
+/// The beginning and the end of a task that a chat app gives a model about a chat, outside this chat, with the chat
+/// quoted in the task: the built-in prompts of Open WebUI 0.12 for titles, tags, follow-ups, pictures and searches.
 const TASK_BEGINS: &str = "### Task:\n";
 const TASK_ENDS: &str = "</chat_history>";
 
-/// Whether a chat app asks beside a chat: one message with such words alone, no stream and no tools. A conversation that
-/// begins with such a message loses nothing: nothing stands before it, and its next request is a longer one.
+/// Whether the request is such a task of a chat app: apart from system messages, it is one message with such a text
+/// alone, and it has no stream and no tools. If a conversation begins with such a message, it loses nothing: nothing
+/// comes before the message, and the next request of the conversation is longer.
 pub(in crate::format) fn is_app_task(conversation: &Conversation) -> bool {
     let items = conversation.items.iter();
     let mut said = items.filter(|item| !item.author.is_system());
@@ -208,7 +208,8 @@ pub(in crate::format) fn takes_plain_text(conversation: &Conversation) -> bool {
         && !asks_for_other_modalities(conversation)
 }
 
-/// As [`Conversation::asks_for`]; but 0, and brackets around white space, ask for nothing either.
+/// Whether a member asks for something, as [`Conversation::asks_for`], except that 0 and brackets around white space do
+/// not count either.
 fn is_asked_for(conversation: &Conversation, name: &str) -> bool {
     conversation.asks_for(name)
         && conversation.number_value(name) != Some(0)

@@ -9,8 +9,8 @@ use crate::{
     },
 };
 
-/// Members that shape the answer or say where it goes: the answer is one text, for the proxy only.
-/// `metadata` is refused without `store`.
+/// Members that are removed, since the answer is one text for the proxy only: they shape the answer or say where it is
+/// sent or stored. `metadata` is refused without `store`.
 const DROPPED: [&str; 23] = [
     "stream_options",
     "n",
@@ -43,7 +43,8 @@ pub(in crate::format) fn ask_for_text(
     limit: AnswerLimit,
     edits: &mut Edits,
 ) {
-    // The name that the client uses: reasoning models refuse `max_tokens`, other engines know no other.
+    // The cap keeps the name that the client uses: reasoning models refuse `max_tokens`, and other engines know no other
+    // name.
     let used_cap = CAPS.iter().copied().find(|name| is_set(part, name));
     let cap = used_cap.unwrap_or_else(|| usual_cap(limit));
     // Providers refuse a budget that the answer cap does not exceed.

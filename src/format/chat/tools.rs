@@ -1,4 +1,4 @@
-//! The tools of a chat completions request: the client's, and the proxy-executed ones beside them.
+//! The tools of a chat completions request: the client's, and the proxy-executed ones that are added to them.
 
 use crate::{
     conversation::Conversation,

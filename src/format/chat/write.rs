@@ -30,7 +30,7 @@ pub(in crate::format) fn calls_item(calls: &[&str]) -> String {
     format!(r#"{{"role":"assistant","content":null,"tool_calls":[{calls}]}}"#)
 }
 
-/// An answer without anything but its calls or its continuation block.
+/// Reduces an answer to its calls, or to its continuation block.
 pub(in crate::format) fn reduce_answer(said: &ModelAnswer, max_argument_bytes: usize) -> Box<str> {
     let calls = &said.proxy_calls;
     let is_legacy = calls.first().is_some_and(|call| call.legacy);
@@ -86,7 +86,8 @@ pub(in crate::format) fn text_request(request: &TextRequest<'_>) -> Bytes {
     Bytes::from(body.to_string())
 }
 
-/// Without an end, the client would report an error or wait for ever.
+/// Writes an answer without content that ends properly. Without an end, the client would report an error or wait for
+/// ever.
 pub(in crate::format) fn empty_answer(streamed: bool, model: &str, usage: Option<Usage>) -> Bytes {
     let empty_message = json!({"role": "assistant", "content": ""});
     let (object, member, message) = match streamed {
@@ -97,7 +98,7 @@ pub(in crate::format) fn empty_answer(streamed: bool, model: &str, usage: Option
         "id": "chatcmpl-plimsoll", "object": object, "created": 0, "model": model,
         "choices": [{"index": 0, member: message, "finish_reason": "stop"}],
     });
-    // Not in a chunk without choices: a client that did not ask for one may fail on it.
+    // The usage is not in a chunk of its own: a client that did not ask for such a chunk may fail on it.
     if let Some(Usage {
         prompt_tokens: tokens,
         ..

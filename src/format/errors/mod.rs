@@ -1,4 +1,4 @@
-//! Errors as formats write them, and what providers say in them.
+//! The bodies in which formats write errors, and the words that providers use in them.
 
 pub mod error_body;
 pub mod other_kinds;

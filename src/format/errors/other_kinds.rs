@@ -1,5 +1,6 @@
-//! Errors that are known to be about something else than the length of the conversation. A refusal that is in none of the
-//! tables may be about its length, so that a smaller request is tried once. Spelt as in `provider/overflow/wording.rs`.
+//! Words of errors that are known not to be about the length of the conversation. A refusal that matches none of these
+//! tables may be about the length, so a smaller request is tried once. The words are spelt as in
+//! `provider/overflow/wording.rs`.
 
 /// Parts of codes: keys, money, models, policies, parameters, and failures of the provider.
 pub const OTHER_CODES: &[&str] = &[
@@ -42,7 +43,7 @@ pub const OTHER_CODES: &[&str] = &[
 /// The code of an image with too many pixels.
 pub const LARGE_IMAGE: &str = "image_dimensions_too_large";
 
-/// Beginnings of codes that decide, whatever the words beside them (Anthropic's `error.details.error_code`).
+/// Beginnings of codes that decide the kind of an error, whatever its words say (Anthropic's `error.details.error_code`).
 pub const DECIDING_CODES: &[&str] = &[
     LARGE_IMAGE,
     "available_tools_limit_exceeded",
@@ -226,7 +227,7 @@ pub const OTHER_KINDS: &[&str] = &[
     "max_tokens must be",
     "max_tokens is too large",
     "max_new_tokens must be",
-    // What may stand where, and what belongs together.
+    // The order of messages and blocks, and what belongs together.
     "role",
     "alternat",
     "tool_call",

@@ -1,19 +1,19 @@
-//! An overflow in the words that the clients of a format look for.
+//! Writes overflow errors in the words that the clients of a format look for, and recognises these words.
 
 use crate::{conversation::Format, format::errors::error_body::ErrorBody};
 
 /// The code of an overflow at OpenAI.
 const CHAT_CODE: &str = "context_length_exceeded";
 
-/// How OpenAI tells of an overflow of Responses, without numbers.
+/// OpenAI's message for an overflow in Responses. It has no numbers.
 const RESPONSES_WORDS: &str =
     "Your input exceeds the context window of this model. Please adjust your input and try again.";
 
-/// How Anthropic begins to tell of an overflow. Claude Code compacts on it.
+/// The beginning of Anthropic's message for an overflow. Claude Code compacts when it reads these words.
 const MESSAGES_WORDS: &str = "prompt is too long";
 
 impl Format {
-    /// The error of a 400 that clients recover from. Unknown numbers are left out.
+    /// Returns the error of a 400 from which clients recover by themselves. Unknown numbers are left out.
     pub fn overflow_error(self, window: Option<u32>, prompt_tokens: Option<u32>) -> ErrorBody {
         let (message, param) = match self {
             Self::Chat => (chat_message(window, prompt_tokens), Some("messages".into())),
@@ -30,7 +30,7 @@ impl Format {
         }
     }
 
-    /// Whether an error has those words, so that it can stay as it came.
+    /// Whether an error already has the words that clients look for, so that it can stay as it came.
     pub fn is_overflow_error(self, error: &ErrorBody) -> bool {
         match self {
             Self::Chat => {

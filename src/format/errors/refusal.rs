@@ -1,7 +1,8 @@
-//! Words by which the kind of an error is known, and by which an error message is told from a request that it repeats.
+//! Words that identify the kind of an error, and words that separate an error message from the part of the request that
+//! it repeats.
 
-/// What introduces a part of the request that an error repeats. Case matters. The text after it is
-/// not the provider's.
+/// Words that introduce a part of the request that an error repeats. Case matters. The text after such a word is not the
+/// provider's.
 pub const REQUEST_ECHOES: &[&str] = &[
     "input_value",
     "'input':",

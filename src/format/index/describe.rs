@@ -19,11 +19,11 @@ use crate::{
     },
 };
 
-/// Nesting inside a media block that is followed; deeper values are digested as spelled.
+/// Levels of nesting that are followed inside a media block. Deeper values are digested as spelled.
 const MAX_MEDIA_DEPTH: usize = 16;
 
-/// Fills in `sizes`, `digest` and `short_digest` of an item whose calls, blocks and annotations
-/// are in `found`. `tag` seeds the digest: one for each role that the format tells apart.
+/// Fills in `sizes`, `digest` and `short_digest` of an item whose calls, blocks and annotations are in `found`. `tag`
+/// seeds the digest: there is one for each role that the format distinguishes.
 pub(in crate::format) fn describe_item(found: &mut Conversation, tag: u8, item: &mut Item) {
     find_media(found, item);
     let found = &*found;
@@ -110,8 +110,9 @@ pub(in crate::format) fn describe_item(found: &mut Conversation, tag: u8, item: 
 }
 
 impl Conversation {
-    /// The digest of a block, whatever the order and spelling of its keys. Of sealed reasoning, only the seal is digested:
-    /// Codex writes the rest anew, with `"content": null` and without what is empty.
+    /// Returns the digest of a block, whatever the order and spelling of its keys. If the block is sealed reasoning, then
+    /// only the seal (`encrypted_content`) is digested: Codex writes the rest anew, with `"content": null` and without
+    /// what is empty.
     pub(crate) fn digest_block(&self, block: &Block) -> u128 {
         let seal = match block.kind {
             BlockKind::Reasoning(_) => {

@@ -18,7 +18,7 @@ const MESSAGES_MEMBERS: [&str; 5] = [
 ];
 
 impl Format {
-    /// The format that a body has by its shape: chat completions unless something in it speaks for another.
+    /// Guesses the format of a body by its shape: chat completions, unless something in the body shows another format.
     pub fn guess_from_body(body: &Bytes) -> Self {
         let mut formats = FORMATS.into_iter();
         let found = formats.find(|format| {
@@ -28,10 +28,10 @@ impl Format {
         found.unwrap_or_default()
     }
 
-    /// Whether a body that can be read in this format is written in no other one.
+    /// Whether a body that can be indexed in this format cannot be of any other format.
     fn claims_body(self, found: &Conversation) -> bool {
         match self {
-            // What no other format claims.
+            // A body that no other format claims is taken for chat completions.
             Self::Chat => false,
             Self::Messages => is_messages(found),
             Self::Responses => found.find_field("messages").is_none(),
@@ -41,7 +41,7 @@ impl Format {
     }
 }
 
-/// `found` is a body indexed as Messages, in which calls of chat completions are not seen.
+/// `found`: a body that is indexed as Messages. Such an index does not have calls of chat completions.
 fn is_messages(found: &Conversation) -> bool {
     let mut members = MESSAGES_MEMBERS.iter();
     members.any(|name| found.find_field(name).is_some())

@@ -1,4 +1,4 @@
-//! What the indexers of all formats share: limits, checks of keys, and the error of a body without an index.
+//! What the indexers of all formats share: limits, checks of keys, and the error of a body that cannot be indexed.
 
 use serde::de::IgnoredAny;
 
@@ -27,7 +27,8 @@ pub(in crate::format) enum IndexFailure {
     Shape(&'static str),
 }
 
-/// Tells JSON that is not understood from what is not JSON.
+/// Returns [`IndexError::NotJson`] for a body that is not JSON, and [`IndexError::Unguardable`] for JSON that is not
+/// understood.
 pub(in crate::format) fn classify_failure(body: &[u8], failure: &IndexFailure) -> IndexError {
     match serde_json::from_slice::<IgnoredAny>(&body[find_json_start(body)..]) {
         // It may be valid JSON, nested deeper than serde_json follows.
@@ -99,7 +100,7 @@ pub(in crate::format) enum ReadContent<P> {
     Parts(Span, Vec<P>),
 }
 
-/// Reads any value as a content. `read_part` takes an object of a list; it is given how many came before.
+/// Reads any value as a content. `read_part` reads an object of a list; it gets the number of objects before that one.
 pub(in crate::format) fn read_content<'a, P>(
     scan: &mut JsonScanner<'a>,
     mut read_part: impl FnMut(&mut JsonScanner<'a>, usize) -> Result<P, IndexFailure>,
@@ -138,14 +139,15 @@ pub(in crate::format) const fn check_plain_key(key: JsonString) -> Result<(), In
     }
 }
 
-/// The keys that may stand in an object only once, at most 16, and the error of one that stands twice.
+/// The keys that may occur only once in an object, at most 16, and the error for a key that occurs twice.
 pub(in crate::format) struct SingleKeys(
     pub(in crate::format) &'static [&'static str],
     pub(in crate::format) fn(&'static str) -> IndexFailure,
 );
 
 impl SingleKeys {
-    /// Walks an object. `read` takes the value of each key, which it is given as spelled. Fails at a key with escapes, too.
+    /// Walks an object. `read` takes the value of each key; it gets the key as spelled. Fails if one of the keys occurs
+    /// twice, or if a key has escapes.
     pub(in crate::format) fn walk_object<'a>(
         &self,
         body: &'a [u8],
@@ -153,7 +155,7 @@ impl SingleKeys {
         mut read: impl FnMut(&mut JsonScanner<'a>, &'a [u8]) -> Result<(), IndexFailure>,
     ) -> Result<Span, IndexFailure> {
         let Self(keys, twice) = self;
-        // A bit for each of them that was read.
+        // A bit for each of the keys that was read.
         let mut seen: u16 = 0;
         scan.walk_object(|scan, key| {
             check_plain_key(key)?;
@@ -169,11 +171,11 @@ impl SingleKeys {
     }
 }
 
-/// Who speaks in an item.
+/// The role of an item: its author, and its letter in digests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::format) struct Role {
     pub(in crate::format) author: Author,
-    /// Its letter in digests. Sessions are found by these, so it never changes.
+    /// The letter of the role in digests. Sessions are found by digests, so the letter never changes.
     pub(in crate::format) tag: u8,
 }
 

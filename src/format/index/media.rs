@@ -1,5 +1,6 @@
-//! Finds what is no text in the blocks and values that a format does not know: base64, data URLs, addresses. It goes by the
-//! values alone. No list of types says what is a medium, so that a type of tomorrow is none the less one.
+//! Finds media (base64, data URLs, addresses) in the blocks and values that the format does not read as text. The values
+//! decide, and keys only for what is sealed. There is no list of the types that are media, so that types of the future
+//! are found too.
 
 use std::io::Read as _;
 
@@ -15,7 +16,7 @@ use crate::{
     },
 };
 
-/// Nesting inside a value that is followed; what is deeper counts as text.
+/// Levels of nesting that are followed inside a value. What is deeper counts as text.
 const MAX_DEPTH: usize = 16;
 /// A string of base64 with fewer bytes counts as text: it may be a word, and costs little.
 const LEAST_BASE64: usize = 256;
@@ -23,20 +24,20 @@ const LEAST_BASE64: usize = 256;
 const ENDS: usize = 1_024;
 /// A string that is longer, or holds a blank, is a text for the model.
 const SHORT_TEXT: usize = 200;
-/// Bytes of a document for a page whose number cannot be found.
+/// Bytes of a document for each page, if its pages cannot be counted.
 const PAGE_BYTES: usize = 50_000;
-/// Bytes that the compressed objects of a document may become.
+/// Bytes to which the compressed objects of a document may be inflated, in total.
 const MAX_INFLATED: u64 = 4 << 20;
-/// The same, as a multiple of the document: many small documents must not become large together.
+/// The same limit as a multiple of the document's size: many small documents must not become large together.
 const MOST_DENSE: u64 = 16;
 /// Streams of compressed objects that are read of a document.
 const MAX_STREAMS: usize = 256;
-/// Bytes behind its name within which such a stream begins. The search is bounded, so that a document of names alone takes
-/// linear time.
+/// Bytes behind the name of such a stream within which the stream must begin. The search is bounded, so that a document
+/// of names alone takes linear time.
 const STREAM_WITHIN: usize = 1_024;
 
-/// Lists the media of an item in its conversation. A block of the user's or of a result that turns out to hold one becomes
-/// a medium itself, so that it can be cleared.
+/// Lists the media of an item in its conversation. If an unknown block of the user's or of a result holds a medium, then
+/// the block itself becomes a medium, so that it can be cleared.
 pub(super) fn find_media(found: &mut Conversation, item: &Item) {
     let author = item.author;
     match item.content {
@@ -73,12 +74,13 @@ struct FoundValues<'a> {
     author: Author,
     media: Vec<Medium>,
     addresses: Vec<JsonString>,
-    /// For the model to read.
+    /// Texts for the model to read.
     texts: Vec<JsonString>,
 }
 
 impl<'a> FoundValues<'a> {
-    /// Addresses count as media where no text stands beside them, and not in what a server did for an answer.
+    /// Reads the strings of a value. Addresses count as media only if there is no text next to them; they do not count in
+    /// what a server did for an answer.
     fn read(body: &'a [u8], span: Span, author: Author) -> Self {
         let mut values = Self {
             body,
@@ -109,7 +111,7 @@ impl<'a> FoundValues<'a> {
         self.media.iter().any(Medium::is_medium)
     }
 
-    /// Lists the texts beside the media, where the model reads them.
+    /// Adds the texts next to the media, with their sizes, since the model reads them.
     fn list_texts(&mut self) {
         for text in std::mem::take(&mut self.texts) {
             let sizes = text::measure_text(text.raw_bytes(self.body));
@@ -146,7 +148,7 @@ impl<'a> FoundValues<'a> {
         let raw = text.raw_bytes(self.body);
         let is_long = raw.len() >= LEAST_BASE64;
         if is_long && (key.starts_with(b"encrypted") || key == b"signature") {
-            // Of a page that the server found, the model does not read what stands here.
+            // The model reads no signature, and in an answer not the encrypted content of a page that the server found.
             let sizes = match self.author == Author::Model || key == b"signature" {
                 true => TextSizes::default(),
                 false => measure_sealed(text),
@@ -162,7 +164,7 @@ impl<'a> FoundValues<'a> {
     }
 }
 
-/// `scheme://…` in one word, its slashes escaped or not.
+/// Whether a string is an address: `scheme://…` in one word, whether its slashes are escaped or not.
 fn is_address(raw: &[u8]) -> bool {
     let Some(colon) = raw.iter().take(12).position(|byte| *byte == b':') else {
         return false;
@@ -173,7 +175,7 @@ fn is_address(raw: &[u8]) -> bool {
     is_scheme && is_address && memchr::memchr(b' ', raw).is_none()
 }
 
-/// What a data URL or base64 holds; `None` for any other string.
+/// Returns the kind of medium that a data URL or base64 holds; `None` for any other string.
 fn tell_kind(raw: &[u8]) -> Option<MediumKind> {
     let (declared, data) = split_data_url(raw);
     if declared.is_none() && !is_base64(raw) {
@@ -209,7 +211,7 @@ fn split_data_url(raw: &[u8]) -> (Option<&[u8]>, &[u8]) {
     }
 }
 
-/// Whether a long string has nothing but base64 at both ends, and no blank between them.
+/// Whether a long string has nothing but base64 at both ends, and no blank, `{` or `<` between them.
 fn is_base64(raw: &[u8]) -> bool {
     let known = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/-_=\\".contains(byte);
     raw.len() >= LEAST_BASE64
@@ -218,7 +220,7 @@ fn is_base64(raw: &[u8]) -> bool {
         && memchr::memchr3(b' ', b'{', b'<', raw).is_none()
 }
 
-/// The pages of a PDF by its page objects, also those in compressed streams; else by its size.
+/// Counts the pages of a PDF by its page objects, including those in compressed streams; if there are none, by its size.
 fn count_pages(data: &[u8]) -> u16 {
     let Some(pdf) = decode_base64(data, data.len()) else {
         return 1;
@@ -244,7 +246,7 @@ fn count_pages(data: &[u8]) -> u16 {
     u16::try_from(pages).unwrap_or(u16::MAX)
 }
 
-/// Objects of the type `/Page`, which `/Pages` is not.
+/// Counts the objects of the type `/Page`, but not those of the type `/Pages`.
 fn count_page_objects(pdf: &[u8]) -> usize {
     let behind = |at| pdf[at + 5..].trim_ascii_start();
     let is_page = |at: &usize| {

@@ -14,19 +14,19 @@ use super::{chat, messages, responses};
 use crate::conversation::{Conversation, Format, IndexError};
 
 impl Format {
-    /// Indexes a request body. In Responses, the conversation has another body where that has compaction entries of the
-    /// proxy: messages with their texts.
+    /// Indexes a request body. If a body of Responses has compaction entries of the proxy, then the conversation has
+    /// another body, in which messages with the texts of these entries replace them.
     ///
     /// # Errors
-    /// Where it is no JSON, or no conversation of this format.
+    /// The body is not JSON, or not a conversation of this format.
     pub fn index_body(self, body: Bytes) -> Result<Conversation, IndexError> {
         self.index_known_body(body, None)
     }
 
-    /// The same, faster where the list has a known prefix: see [`KnownPrefixes`].
+    /// Indexes a request body, faster if its list has a known prefix: see [`KnownPrefixes`].
     ///
     /// # Errors
-    /// The same.
+    /// The body is not JSON, or not a conversation of this format.
     pub fn index_known_body(
         self,
         body: Bytes,

@@ -2,10 +2,10 @@
 
 use crate::json::{scan::JsonString, text::TextSizes};
 
-/// Of encrypted reasoning, the bytes of base64 that hold no text of it.
+/// Bytes of encrypted reasoning, after its base64 is decoded, that are not text: the overhead of the encryption.
 const ENCRYPTION_BYTES: usize = 650;
 
-/// The sizes of what was encrypted, taken for prose.
+/// Estimates the sizes of an encrypted text, as if it were prose.
 pub(in crate::format) fn measure_sealed(encrypted: JsonString) -> TextSizes {
     let bytes = encrypted.span.len() * 3 / 4;
     prose_sizes(bytes.saturating_sub(ENCRYPTION_BYTES))

@@ -1,7 +1,7 @@
 //! Answers of Messages.
 //!
-//! An event of a stream and a whole answer are read alike. A block is an element of `content`; the
-//! events of a stream name theirs by its index.
+//! An event of a stream and a whole answer are read alike. A block is an element of `content`; an event of a stream names
+//! its block by the index.
 
 mod assemble;
 mod edits;
@@ -21,7 +21,7 @@ use crate::{
     json::scan::{JsonString, Span},
 };
 
-/// The type of the event behind the last one of a message.
+/// The type of the event that ends a message.
 const END: &str = "message_stop";
 
 /// An event of a stream, or a whole answer.
@@ -60,7 +60,7 @@ enum EventKind {
     Other,
 }
 
-/// Whether this may be the beginning of the event behind the last one of a message.
+/// Whether this may be the beginning of the event that ends a message.
 pub fn may_be_end(beginning: &[u8]) -> bool {
     may_be_event(beginning, END)
 }

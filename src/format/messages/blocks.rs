@@ -13,7 +13,7 @@ use crate::{
     json::scan::{JsonKind, JsonScanner, JsonString, Span},
 };
 
-/// The keys of a block that may stand in it only once.
+/// The keys that may occur only once in a block.
 const BLOCK_KEYS: SingleKeys = SingleKeys(
     &[
         "type",
@@ -35,7 +35,7 @@ pub(super) type BlocksContent<'a> = ReadContent<ReadBlock<'a>>;
 pub(super) struct ContentBlockReader<'a, 'f> {
     pub(super) body: &'a [u8],
     pub(super) found: &'f mut Conversation,
-    /// It reads the content of a tool result, in which no other one stands.
+    /// The reader is inside a tool result, which cannot hold another tool result.
     pub(super) in_result: bool,
 }
 
@@ -73,7 +73,7 @@ struct Source<'a> {
 }
 
 impl ReadBlock<'_> {
-    /// Whether it is a tool result; not for blocks in one.
+    /// Whether the block is a tool result. Blocks inside a tool result are not asked.
     pub(super) fn is_result(&self) -> bool {
         self.kind == b"tool_result"
     }
@@ -90,22 +90,23 @@ impl ReadBlock<'_> {
         })
     }
 
-    /// Whether it is where another model took over: a `tool_use` before it has no result.
+    /// Whether the block marks the place where another model took over. A `tool_use` before it has no result.
     pub(super) fn is_fallback(&self) -> bool {
         self.kind == b"fallback"
     }
 
-    /// Whether its message goes back as it came: what its place is worth, or what it lists, counts for later requests.
+    /// Whether the message of the block must be sent back as it came: later requests depend on the place of the block, or
+    /// on what it lists.
     pub(super) fn pins_message(&self) -> bool {
         self.is_fallback() || matches!(self.kind, b"mcp_tool_listing" | b"compaction")
     }
 
-    /// Whether it is the provider's own summary of what came before. A compaction without a text is one that failed.
+    /// Whether the block is the provider's own summary of what came before it. A compaction without a text has failed.
     pub(super) fn begins_history(&self) -> bool {
         self.kind == b"compaction" && matches!(self.content, Some(Content::Text(_)))
     }
 
-    /// `in_answer`: only there, a `tool_use` is a call.
+    /// `in_answer`: the block is in an answer. Only there, a `tool_use` is a call.
     pub(super) fn block(&self, in_answer: bool) -> Block {
         let kind = match (self.kind, self.text) {
             (b"text" | b"", Some(text)) => BlockKind::Text(text),
@@ -135,7 +136,7 @@ impl ReadBlock<'_> {
         self.loaded.iter().map(move |&id| Link { id, kind })
     }
 
-    /// What the server runs, or its result; and the program that made it run.
+    /// Returns the link of what the server runs or of its result, and the link to the program that made the call.
     pub(super) fn links(&self) -> [Option<Link>; 2] {
         let link = |id: Option<JsonString>, kind| id.map(|id| Link { id, kind });
         let served = match self.kind {
@@ -165,7 +166,7 @@ pub(in crate::format) fn find_document_text(body: &[u8], block: Span) -> Option<
         .filter(|_| is_document && source.kind == b"text")
 }
 
-/// `{"type": "base64", "data": …}`, or with a `url`, or anything else.
+/// Reads `{"type": "base64", "data": …}`, the same with a `url`, or any other value.
 fn read_source<'a>(body: &'a [u8], scan: &mut JsonScanner<'a>) -> Result<Source<'a>, IndexFailure> {
     let mut source = Source::default();
     if scan.peek() != Some(b'{') {
@@ -184,8 +185,8 @@ fn read_source<'a>(body: &'a [u8], scan: &mut JsonScanner<'a>) -> Result<Source<
     Ok(source)
 }
 
-/// The tools that the server's search found: `{"tool_references": [{"type": "tool_reference", "tool_name": …}, …]}`. None of
-/// any other value.
+/// Reads `{"tool_references": [{"type": "tool_reference", "tool_name": …}, …]}`: the names of the tools that the server's
+/// search found. The list is empty for any other value.
 fn read_references(body: &[u8], start: usize) -> Vec<JsonString> {
     let mut names = Vec::new();
     let mut read_reference = |scan: &mut JsonScanner<'_>| {
@@ -212,7 +213,7 @@ impl<'a> ContentBlockReader<'a, '_> {
     ) -> Result<BlocksContent<'a>, IndexFailure> {
         read_content(scan, |scan, count| {
             let block = self.read_block(scan)?;
-            // The blocks are not among those of the conversation yet.
+            // The blocks are not in the conversation yet.
             check_item_count(self.found, count + 1)?;
             Ok(block)
         })

@@ -1,8 +1,8 @@
 //! Indexes the body of a Messages request in one pass.
 //!
 //! A user entry with tool results becomes several items: one for each result, and one for each run of other blocks
-//! between and behind them. Every other entry is one item. The top-level `system` is the first item, wherever it
-//! stands in the body. What the index of chat completions promises holds here too.
+//! between and behind them. Every other entry is one item. The top-level `system` is the first item, wherever it is in
+//! the body. The promises of the index of chat completions (`chat/index.rs`) hold here too.
 
 use std::collections::HashSet;
 
@@ -32,7 +32,7 @@ use crate::{
 /// What one entry becomes.
 type EntryItems = SmallVec<[Item; 2]>;
 
-/// The keys of a message that may stand in it only once.
+/// The keys that may occur only once in a message.
 const MESSAGE_KEYS: SingleKeys = SingleKeys(&["role", "content"], IndexFailure::Twice);
 
 /// Indexes a request body.
@@ -40,7 +40,7 @@ pub fn index_body(body: Bytes) -> Result<Conversation, IndexError> {
     index_known_body(body, None)
 }
 
-/// The same, except that the known prefix of the list is copied.
+/// Indexes a request body, and copies the index of the known prefix of its list.
 pub(in crate::format) fn index_known_body(
     body: Bytes,
     prefixes: PrefixesOfAccount<'_>,
@@ -64,7 +64,7 @@ struct MessagesIndexer<'a> {
     found: Conversation,
     /// Ids of what the server runs.
     served: HashSet<&'a [u8]>,
-    /// Ids of the calls of the last answer that a program made.
+    /// Ids of the calls in the last answer that a program made.
     called_by_program: HashSet<&'a [u8]>,
 }
 
@@ -106,7 +106,8 @@ impl<'a> ListIndexer<'a> for MessagesIndexer<'a> {
         if annotated {
             let known = self.found.annotations.len();
             add_annotations(&mut self.found, span, first, None)?;
-            // An annotation of an entry with several items belongs to the one beside it.
+            // In an entry with several items, an annotation behind the list belongs to the last item, any other one to
+            // the first.
             for annotation in &mut self.found.annotations[known..] {
                 if let ItemPlace::Part(entry) = items[0].place
                     && annotation.span.start > entry.blocks.start

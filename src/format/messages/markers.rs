@@ -1,9 +1,9 @@
 //! Places of the cache markers that the proxy adds.
 //!
 //! The provider writes its cache at markers only. From a marker, it looks back over at most 20 blocks for what an earlier
-//! request wrote. So the two newest inputs are marked: the newest one for the next request to find, and the one before
-//! it at the block that was marked in the request before, however many blocks came since. The tools with the system
-//! prompt have a marker, and so has the task: both stay when the guard cuts what follows them.
+//! request wrote. Therefore two inputs are marked. The newest one is marked for the next request to find. The input
+//! before it is marked at the block that the request before marked, however many blocks came since. The tools with the
+//! system prompt have a marker, and the task has one: both stay when the guard cuts what follows them.
 //!
 //! Blocks are marked, not the request as a whole: Anthropic's automatic marker is one place only, and not known to all
 //! who host the API. The provider ignores a marker whose prefix is too short to be cached.
@@ -21,32 +21,32 @@ use crate::{
 /// The member of a block that is a marker.
 pub(in crate::format) const MARKER_KEY: &str = "cache_control";
 
-/// It lives for five minutes from its last use, as caches are expected to.
+/// What is cached lives for five minutes after its last use, the lifetime that the profiles assume.
 const MARKER: &str = r#""cache_control":{"type":"ephemeral"}"#;
 
 /// Runs of input at the end of the list that are marked.
 const MARKED_INPUTS: usize = 2;
 
-/// The key as it stands in a body. In a text of its own, the quotes have escapes.
+/// The key as it is spelled in a body. Inside a string, its quotes have escapes.
 const QUOTED_MARKER_KEY: &[u8] = br#""cache_control""#;
 
-/// The members of a request, of its entries and of blocks in which tools or blocks stand.
+/// The members of a request, of its entries and of blocks that hold tools or blocks.
 const MARKED_LISTS: [&[u8]; 5] = [b"system", b"tools", b"messages", b"content", b"source"];
 
 /// The deepest nesting of what may be marked: a block in the source of a document in a result is at 9.
 const MAX_MARKED_LEVEL: u32 = 12;
 
-/// Whether a request names a marker where the format has them, even as `null`. Schemas of tools and arguments of calls
-/// may have a member of that name too, which is none.
+/// Whether a request names a marker at a place where the format has markers, even as `null`. Schemas of tools and
+/// arguments of calls may have a member of that name too, which is not a marker.
 pub(in crate::format) fn names_marker(conversation: &Conversation) -> bool {
     let body = &conversation.body;
     let start = conversation.span.start as usize;
     memmem::find(body, QUOTED_MARKER_KEY).is_some()
-        // A body that is indexed is no malformed one.
+        // An indexed body is never malformed.
         && find_marker(body, &mut JsonScanner::new(body, start), 0).unwrap_or(true)
 }
 
-/// Walks a value on the level `level`. Says whether it is or holds something that names a marker.
+/// Walks a value at the nesting level `level`. Returns whether the value is or holds something that names a marker.
 fn find_marker(body: &[u8], scan: &mut JsonScanner<'_>, level: u32) -> Result<bool, MalformedJson> {
     let mut found = false;
     match scan.peek() {
@@ -108,7 +108,8 @@ fn find_system_place(conversation: &Conversation) -> Option<Span> {
     find_last_block(conversation, system)
 }
 
-/// Providers refuse markers on blank texts; blocks of unknown kinds are left alone.
+/// Finds the last block that may be marked. Providers refuse markers on blank texts, and blocks of unknown kinds are left
+/// alone.
 fn find_last_block(conversation: &Conversation, item: &Item) -> Option<Span> {
     let has_words = |text: JsonString| {
         decode_chars(conversation.raw_bytes(text)).any(|char| !char.is_whitespace())

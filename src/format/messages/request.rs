@@ -1,4 +1,4 @@
-//! The fields of a Messages request beside its items.
+//! The fields of a Messages request other than its items.
 
 use crate::{
     conversation::{Conversation, ItemPlace},
@@ -10,18 +10,18 @@ pub(in crate::format) const CAPS: &[&str] = &["max_tokens"];
 
 pub(in crate::format) const TOOL_LISTS: &[&str] = &["tools"];
 
-/// Servers whose tools the provider calls.
+/// The member that lists servers whose tools the provider calls.
 pub(in crate::format) const TOOL_SERVERS: &str = "mcp_servers";
 
-/// By which the provider holds the history for some minutes (beta `message-threads-2026-08-12`).
+/// The member by which the provider holds the history for some minutes (beta `message-threads-2026-08-12`).
 pub(in crate::format) const THREAD: &str = "thread";
 
-/// Whether the next request will have the history; that of a thread has the new messages only.
+/// Whether the next request will have the whole history. In a thread, it will have the new messages only.
 pub(in crate::format) fn sends_history(conversation: &Conversation) -> bool {
     !conversation.asks_for(THREAD)
 }
 
-/// The answer with which the request continues its thread.
+/// Returns the id of the answer from which the request continues its thread.
 pub(in crate::format) fn find_previous_answer(conversation: &Conversation) -> Option<String> {
     let thread = parse_field(conversation, THREAD);
     let continues = thread["type"] == "continue";
@@ -36,7 +36,7 @@ pub(in crate::format) fn thinking_budget(conversation: &Conversation) -> Option<
         .map(|tokens| tokens as u64)
 }
 
-/// Adaptive thinking may be left out by the model, and so is not demanded.
+/// Whether turns must begin with thinking. The model may leave out adaptive thinking, so the API does not demand it.
 pub(in crate::format) fn begins_turns_with_thinking(conversation: &Conversation) -> bool {
     parse_field(conversation, "thinking")["type"] == "enabled"
 }
@@ -48,10 +48,10 @@ pub(in crate::format) fn managed_by_provider(conversation: &Conversation) -> Opt
         return Some("context_management");
     }
     if conversation.asks_for(THREAD) {
-        // Its history is the provider's.
+        // The provider holds the history.
         return Some(THREAD);
     }
-    // Behind other messages, a summary stands for them, and the provider leaves them out.
+    // A summary behind other messages replaces them: the provider leaves these messages out.
     let listed = conversation.items.iter();
     let listed = listed.filter(|item| item.place != ItemPlace::Outside);
     let is_appended = listed.skip(1).any(|item| item.begins_history);
@@ -72,8 +72,8 @@ impl Conversation {
     }
 }
 
-/// Whether an edit of `context_management` keeps the conversation inside the window. Results that are cleared by the number
-/// of calls do not: Claude Code asks for that in each request once a session goes on after a long pause.
+/// Whether an edit of `context_management` keeps the conversation inside the window. An edit that clears results by the
+/// number of calls does not: Claude Code asks for it in each request once a session continues after a long pause.
 fn fits_window(edit: &serde_json::Value) -> bool {
     match edit["type"].as_str() {
         Some("clear_tool_uses_20250919") => edit["trigger"]["type"] != "tool_uses",

@@ -1,5 +1,5 @@
-//! Turns the request of a conversation into one for a text that only the proxy reads, or into one for a summary of the API's
-//! own (`compaction`), and reads that.
+//! Turns the request of a conversation into a request for a text that only the proxy reads, or into a request for a
+//! summary by the API itself (`compaction`), and reads such a summary.
 
 use super::request;
 use crate::{
@@ -11,8 +11,8 @@ use crate::{
     json::scan::{JsonScanner, Span},
 };
 
-/// What an answer to one reader cannot have, what the API refuses beside [`SUMMARIZE`], and what holds for the client's own
-/// request alone.
+/// Members that are removed: an answer to one reader cannot have them, the API refuses them together with [`SUMMARIZE`],
+/// or they are valid for the client's own request only.
 const NOT_BESIDE: [&[u8]; 4] = [
     b"stream",
     b"stop_sequences",
@@ -22,7 +22,7 @@ const NOT_BESIDE: [&[u8]; 4] = [
 
 const SUMMARIZE: &str = r#""compaction":{"type":"summarize"}"#;
 
-/// Asks for a summary of all messages. Whatever thinking is bound to stays as it is.
+/// Asks for a summary of all messages. Everything that thinking is bound to stays as it is.
 pub(in crate::format) fn ask_for_summary(
     conversation: &Conversation,
     model: &str,
@@ -37,7 +37,7 @@ pub(in crate::format) fn ask_for_summary(
     insert_first_member(conversation, conversation.span, SUMMARIZE, edits);
 }
 
-/// The block of an answer that is a summary and nothing else, as it came.
+/// Returns the only block of an answer, as it came, if it is a summary.
 pub(in crate::format) fn read_summary_block(answer: &[u8]) -> Option<&str> {
     let (list, _) = find_member(answer, 0, b"content")?;
     let mut blocks: Vec<Span> = Vec::new();
@@ -50,7 +50,7 @@ pub(in crate::format) fn read_summary_block(answer: &[u8]) -> Option<&str> {
     is_summary.then_some(block)
 }
 
-/// The text of a block that the API signed; `None` of one that failed.
+/// Returns the text of a summary block that the API signed; `None` if the summary failed.
 pub(in crate::format) fn read_summary_text(block: &str) -> Option<String> {
     let block: serde_json::Value = serde_json::from_str(block).ok()?;
     let text = block["content"].as_str()?;
@@ -58,8 +58,8 @@ pub(in crate::format) fn read_summary_text(block: &str) -> Option<String> {
     is_whole.then(|| text.to_owned())
 }
 
-/// Changes the members that shape the answer, and no other: tools stay, since the calls in the conversation need them,
-/// and with them the provider's cache.
+/// Changes only the members that shape the answer. Tools stay: the calls in the conversation need them, and the
+/// provider's cache depends on them.
 pub(in crate::format) fn ask_for_text(
     part: &Conversation,
     model: &str,
@@ -72,7 +72,7 @@ pub(in crate::format) fn ask_for_text(
     let is_dropped = |name: &str| match name {
         "stop_sequences" => true,
         "output_config" => request::find_answer_format(part).is_some(),
-        // Its edit of thinking is refused without thinking, and it has no other here.
+        // Without thinking, the API refuses the edit of thinking in `context_management`, which has no other edit here.
         "thinking" | "context_management" => stops_thinking,
         _ => false,
     };

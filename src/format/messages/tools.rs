@@ -1,4 +1,4 @@
-//! The tools of a Messages request: the client's, and the proxy-executed ones beside them.
+//! The tools of a Messages request: the client's, and the proxy-executed ones that are added to them.
 
 use serde_json::value::RawValue;
 
@@ -21,8 +21,8 @@ pub(in crate::format) fn write_tool(tool: &ToolSchema<'_>) -> String {
     format!(r#"{{"name":"{name}","description":"{description}","input_schema":{schema}}}"#)
 }
 
-/// Tools from this place on, each with its definition (Anthropic's "Define tools in a message"). The request needs
-/// [`Beta::InlineTools`](crate::format::request::beta_header::Beta).
+/// Writes an entry that adds tools from its place on, each with its definition (Anthropic's "Define tools in a message").
+/// The request needs [`Beta::InlineTools`](crate::format::request::beta_header::Beta).
 pub(in crate::format) fn write_entry(schemas: &str) -> String {
     let list = format!("[{schemas}]");
     let tools: Vec<&RawValue> = serde_json::from_str(&list).unwrap_or_default();

@@ -12,7 +12,7 @@ pub(in crate::format) fn wrap_items(items: &[&str]) -> String {
     format!(r#"{{"messages":[{}]}}"#, write_entries(items))
 }
 
-/// Joins items to entries. Blocks that stand side by side share one entry: all results of an answer must be in one.
+/// Joins items to entries. Adjacent blocks share one entry: all results of an answer must be in one.
 pub(in crate::format) fn write_entries(items: &[&str]) -> String {
     let runs = items.chunk_by(|item, next| is_block(item) && is_block(next));
     let entries = runs.map(|run| match run {
@@ -55,7 +55,7 @@ pub(in crate::format) fn mend_call(call: &ProxyToolCall, json: &mut Value) {
     json["input"] = serde_json::from_str(&call.object_text()).unwrap_or_default();
 }
 
-/// A block, which stands beside the other results of the same answer.
+/// Writes a result as a block, which shares an entry with the other results of the same answer.
 pub(in crate::format) fn result_item(call: &ProxyToolCall, text: &str) -> Box<str> {
     let block = json!({"type": "tool_result", "tool_use_id": &*call.id, "content": text});
     block.to_string().into()

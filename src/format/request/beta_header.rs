@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 pub const BETA_HEADER: HeaderName = HeaderName::from_static("anthropic-beta");
 
-/// A part of the API without which it refuses what the proxy adds.
+/// A part of the API that a request must name in the header, since the API otherwise refuses what the proxy adds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beta {
     /// `thinking.block_binding`.
@@ -25,12 +25,12 @@ impl Beta {
     }
 }
 
-/// Adds the value behind those of the client, where it is not there yet.
+/// Adds the value behind the values of the client, unless it is already there.
 pub fn add_beta(headers: &mut HeaderMap, beta: Beta) {
     add_beta_value(headers, beta.value());
 }
 
-/// The same for a value of a table.
+/// Adds a value that comes from a table, in the same way.
 pub fn add_beta_value(headers: &mut HeaderMap, beta: &'static str) {
     let given = headers.get_all(BETA_HEADER).iter();
     let mut values: Vec<_> = given.filter_map(|value| value.to_str().ok()).collect();

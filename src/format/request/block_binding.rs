@@ -1,7 +1,7 @@
-//! Thinking is bound to what stands before it (Anthropic's "Preserved thinking"): what a request says should become of
-//! thinking that does not fit any more, and how the proxy says it.
+//! Anthropic's API binds thinking to what comes before it ("Preserved thinking"). A request says what becomes of thinking
+//! that no longer fits; this module reads what the client says, and writes what the proxy says.
 //!
-//! The API stores none of it, so each request says it anew.
+//! The API stores nothing of this, so each request says it anew.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -18,7 +18,7 @@ use crate::{
 const THINKING: &str = "thinking";
 const BINDING: &str = "block_binding";
 
-/// The ways of thinking beside which the member may stand.
+/// The types of `thinking` that take the member.
 const OPEN_TYPES: [&str; 2] = ["adaptive", "enabled"];
 
 /// The member that says what becomes of thinking that does not fit. Its name differs between hosts.
@@ -27,18 +27,18 @@ pub enum MismatchField {
     /// At Anthropic.
     #[default]
     Prefix,
-    /// At Bedrock, where it is about account and end user too.
+    /// At Bedrock, where the check covers account and end user too.
     Any,
 }
 
 /// What the client's own request leaves to the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindingWish {
-    /// It says nothing, and the proxy may.
+    /// The request says nothing, and the proxy may add the member.
     Open,
-    /// It asks for the refusal.
+    /// The request asks for the refusal.
     Refusal,
-    /// It asks for thinking to be dropped, or is of a kind that takes no such member.
+    /// The request asks for thinking to be dropped, or is of a kind that does not take the member.
     Fixed,
 }
 
@@ -105,14 +105,14 @@ impl Conversation {
         }
     }
 
-    /// Asks the provider to drop thinking that does not fit, where the client leaves that open. Returns whether it does.
+    /// Asks the provider to drop thinking that does not fit, if the client leaves that open. Returns whether it asks.
     pub fn ask_to_drop_thinking(&self, by: MismatchField, edits: &mut Edits) -> bool {
         if self.find_binding_wish() != BindingWish::Open {
             return false;
         }
         let wish = format!(r#""{}":"drop_block""#, by.name());
         let binding = format!(r#""{BINDING}":{{{wish}}}"#);
-        // Models with the check think in this way where a request says nothing.
+        // Models with this check think adaptively if a request does not set `thinking`.
         let thinking = format!(r#"{{"type":"adaptive",{binding}}}"#);
         let Some(field) = self.find_field(THINKING) else {
             // The object is not empty: it has `messages`.

@@ -1,4 +1,4 @@
-//! Cache markers of a request: what the client's say, and the proxy's in a request without any.
+//! Cache markers of a request: reads those of the client, and adds the proxy's to a request without any.
 
 use memchr::memmem;
 
@@ -15,7 +15,7 @@ use crate::{
 const MARKED_FIELDS: [&str; 3] = ["tools", MARKER_KEY, "prompt_cache_options"];
 
 impl Conversation {
-    /// Whether the `ttl` of a cache marker, or of the options for the whole request, is this one.
+    /// Whether a cache marker, or the options for the whole request, have this `ttl`.
     pub fn asks_for_cache_of(&self, ttl: &str) -> bool {
         let says_ttl = |span: Span| says_ttl(self.span_bytes(span), ttl);
         let mut blocks = self.blocks.iter().filter(|block| block.marked);
@@ -27,9 +27,9 @@ impl Conversation {
             || self.result_frames().any(says_ttl)
     }
 
-    /// The request as it is sent, `body`, with cache markers; `None` where the format has none, the client's request
-    /// names one or is auxiliary, or no place takes one. Changes nothing else of the body. `is_repeat`: it gets those of the
-    /// request that it repeats, auxiliary or not.
+    /// Returns `body`, the request as it is sent, with cache markers, and changes nothing else in it. Returns `None` if
+    /// the format has no markers, if the client's request names one or is auxiliary, or if no place takes one.
+    /// `is_repeat`: the request repeats another one, and gets the markers of that one, auxiliary or not.
     pub fn add_cache_markers(&self, body: &Rope, is_repeat: bool) -> Option<Rope> {
         let has_markers = by_format!(self.format, Messages => true; else Chat | Responses => false);
         if !has_markers || self.is_auxiliary() && !is_repeat || markers::names_marker(self) {
@@ -41,7 +41,7 @@ impl Conversation {
         (!edits.is_empty()).then(|| edits.apply(&sent.body))
     }
 
-    /// Makes the cache markers in the blocks of an item null, which is none.
+    /// Sets the cache markers in the blocks of an item to null, which means that there is no marker.
     pub(crate) fn unset_cache_markers(&self, item: usize, edits: &mut Edits) {
         let blocks = self.blocks_of(&self.items[item]).iter();
         for block in blocks.filter(|block| block.marked) {
@@ -54,7 +54,7 @@ impl Conversation {
         }
     }
 
-    /// What stands in the block of a tool result beside its content.
+    /// Returns the parts of the block of each tool result that are before and behind its content.
     fn result_frames(&self) -> impl Iterator<Item = Span> + '_ {
         let results = self.items.iter();
         let results = results
@@ -68,7 +68,7 @@ impl Conversation {
     }
 }
 
-/// Whether JSON has such a member. In a text of its own, the quotes have escapes.
+/// Whether JSON has a `ttl` member with this value. Inside a string, the quotes have escapes.
 fn says_ttl(json: &[u8], ttl: &str) -> bool {
     memmem::find_iter(json, br#""ttl""#).any(|at| {
         let value = json[at + br#""ttl""#.len()..].trim_ascii_start();

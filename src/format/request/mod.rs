@@ -1,4 +1,4 @@
-//! The options of a request beside its items, whatever its format.
+//! The options of a request other than its items, in any format.
 
 pub mod beta_header;
 pub mod block_binding;
@@ -37,10 +37,10 @@ impl Format {
 }
 
 impl Conversation {
-    /// Whether the request is no part of a conversation: no tools, and an answer cap of a few words.
-    /// Clients send such requests to make a title or to test a key. Some only fill the provider's cache. Chat apps quote a
-    /// chat in such a request. In Responses, compactions are none, and Codex says itself which of its requests belong to no
-    /// turn.
+    /// Whether the request is not part of a conversation: it has no tools, and an answer cap of a few words. Clients send
+    /// such requests to make a title or to test a key. Some only fill the provider's cache. Chat apps quote a chat in
+    /// such a request. In Responses, a request that compacts is auxiliary too, and Codex itself says which of its
+    /// requests belong to no turn.
     pub fn is_auxiliary(&self) -> bool {
         let is_capped = |max| self.max_answer_tokens().is_some_and(|tokens| tokens <= max);
         let is_short = || is_capped(AUXILIARY_MAX_TOKENS) && !self.names_tools();
@@ -67,8 +67,8 @@ impl Conversation {
         }
     }
 
-    /// Whether the request only fills the provider's cache if it repeats another one: it says so, or its cap is the least
-    /// that providers take (16 tokens in Responses, else 1), as pi's.
+    /// Whether the request, if it repeats another one, only fills the provider's cache: it says so, or its cap is the
+    /// smallest that providers take (16 tokens in Responses, else 1), as the cap of pi's requests is.
     pub fn may_fill_cache(&self) -> bool {
         let least = by_format!(self.format, Responses => 16; else Chat | Messages => 1);
         self.fills_cache() || self.largest_answer_cap().is_some_and(|cap| cap <= least)
@@ -169,7 +169,7 @@ impl Conversation {
             else Chat | Responses => false)
     }
 
-    /// Has the model not think, where its turn must begin with thinking and does not. Returns whether it does.
+    /// Disables thinking, for a turn that must begin with thinking and does not. Returns whether it changed the request.
     pub fn switch_thinking_off(&self, edits: &mut Edits) -> bool {
         let field = self.find_field("thinking");
         let field = field.filter(|_| self.begins_turns_with_thinking());
@@ -179,8 +179,8 @@ impl Conversation {
         field.is_some()
     }
 
-    /// Whether the client compacts its conversation with this request: by a summary of the model, or by an entry that
-    /// asks the provider to do so.
+    /// Whether the client compacts its conversation with this request: it asks the model for a summary, or asks the
+    /// provider to compact.
     pub fn asks_to_compact(&self) -> bool {
         by_format!(self.format,
             Messages => self.asks_for("compaction"),
@@ -195,8 +195,8 @@ impl Conversation {
             else Chat | Messages => false)
     }
 
-    /// The body of a request for a compacted list (`/responses/compact`), as one that ends in an entry that asks to
-    /// compact. `None` where there is nothing to compact, or a part of the history is not in it.
+    /// Returns the body of a request for a compacted list (`/responses/compact`) as a body that ends in an entry that
+    /// asks to compact. Returns `None` if there is nothing to compact, or if a part of the history is not in the request.
     pub fn with_compaction_trigger(&self) -> Option<Bytes> {
         by_format!(self.format,
             Responses => responses::compaction_item::append_trigger(self);
@@ -216,8 +216,8 @@ impl Conversation {
         name.is_some_and(|name| has_type(&self.body, block.start, name))
     }
 
-    /// What the model reads beside the items: schemas of tools and of the answer. Tools that stand in an entry count with
-    /// it.
+    /// Returns the spans that the model reads in addition to the items: schemas of tools and of the answer. Tools in an
+    /// entry count with that entry.
     pub fn beside_items(&self) -> impl Iterator<Item = Span> {
         let answer = in_format!(self.format, request::find_answer_format(self));
         self.tool_members().chain(answer)
@@ -235,8 +235,8 @@ impl Conversation {
         lists.any(|name| self.asks_for(name)) || self.names_tools_elsewhere()
     }
 
-    /// The list, brackets included, to whose end tools can be added: the member `name`, or the list in an entry of the
-    /// conversation where a client has its tools there.
+    /// Finds the list, brackets included, to whose end tools can be added: the member `name` or, if the client has its
+    /// tools in an entry of the conversation, the list in that entry.
     pub fn find_tool_list(&self, name: &str) -> Option<Span> {
         if let Some(field) = self.find_field(name) {
             return (field.kind == JsonKind::Array).then_some(field.value);
@@ -246,7 +246,7 @@ impl Conversation {
             else Chat | Messages => None)
     }
 
-    /// Whether tools are named beside the lists of tools.
+    /// Whether the request names tools outside its lists of tools.
     fn names_tools_elsewhere(&self) -> bool {
         by_format!(self.format,
             Messages => self.asks_for(messages::request::TOOL_SERVERS),
@@ -262,10 +262,10 @@ impl Conversation {
             || self.format.rules().lists_tools_in_entries && self.names_tools_elsewhere()
     }
 
-    /// Whether the API of a model with this profile refuses the request whatever it is fitted to: for its tools, the call
+    /// Whether the API of a model with this profile refuses the request, however it is fitted: for its tools, the call
     /// that it demands, or the answer that it begins.
     pub fn is_refused_by(&self, profile: &Profile) -> bool {
-        // An answer that ends with what the server runs is gone on with, and begins nothing.
+        // If an answer ends with what the server runs, then the server continues it, and the request begins no answer.
         let begins_answer = || {
             self.items.last().is_some_and(|last| {
                 let block = self.blocks_of(last).last();
@@ -297,8 +297,8 @@ impl Conversation {
         }
     }
 
-    /// Leaves one answer cap, under the name that chat completions of the profile take. Of two that are set,
-    /// `max_completion_tokens` stays, which the guard goes by.
+    /// Leaves one answer cap, under the name that the chat completions of the profile take. If two caps are set, then the
+    /// value of `max_completion_tokens` stays, since the guard uses it.
     pub fn keep_one_answer_cap(&self, profile: &Profile, edits: &mut Edits) {
         let [new, old] = by_format!(self.format,
             Chat => chat::request::CAPS;
@@ -312,8 +312,8 @@ impl Conversation {
         };
         let is_set = |field: &Field| field.kind != JsonKind::Null;
         let taken = self.find_field(wanted);
-        // What stands beside the cap that goes out: some APIs refuse the other name whatever its value is.
-        // Of two that are set, the guard and the newer engines go by the newer one.
+        // The other cap is removed: some APIs refuse its name whatever its value is. If two caps are set, then the guard
+        // and the newer engines use the newer one.
         let is_sent = is_set(refused) && (other == new || !taken.is_some_and(is_set));
         let surplus = match is_sent {
             true => {
@@ -332,8 +332,8 @@ impl Conversation {
         in_format!(self.format, request::may_call_tools(self))
     }
 
-    /// Whether the next request will have the history, with what the proxy puts into it. Responses and threads of Messages
-    /// may leave it to the provider, which has no rounds of the proxy.
+    /// Whether the next request will have the history, with what the proxy puts into it. Responses and threads of
+    /// Messages may leave the history to the provider, which does not have the proxy's tool rounds.
     pub fn sends_history(&self) -> bool {
         by_format!(self.format,
             Messages => messages::request::sends_history(self),
@@ -341,7 +341,7 @@ impl Conversation {
             else Chat => true)
     }
 
-    /// The id of the answer from which the request goes on, where the provider has what stands before it.
+    /// Returns the id of the answer that the request continues, if the provider holds what comes before.
     pub fn find_previous_answer(&self) -> Option<String> {
         by_format!(self.format,
             Messages => messages::request::find_previous_answer(self),
@@ -357,15 +357,15 @@ impl Conversation {
             else Chat => false)
     }
 
-    /// Whether nothing but a thread of Messages, which is to hold the conversation, keeps the guard from it.
+    /// Whether the guard leaves the request alone only because a thread of Messages is to hold the conversation.
     pub fn is_left_to_thread(&self) -> bool {
         by_format!(self.format,
             Messages => self.managed_by_provider() == Some(messages::request::THREAD);
             else Chat | Responses => false)
     }
 
-    /// Whether the request continues a thread. Each answer of one can be continued once, and nobody else has it: the
-    /// request must not go out twice, nor to another provider.
+    /// Whether the request continues a thread. Each answer of a thread can be continued once, and no other provider has
+    /// the thread: the request must not be sent twice, nor to another provider.
     pub fn continues_thread(&self) -> bool {
         by_format!(self.format, Messages => self.lacks_history(); else Chat | Responses => false)
     }

@@ -1,6 +1,6 @@
-//! Reasoning that a client sends back in its model's answers: what it weighs, and how it is left out.
+//! Reasoning that a client sends back in its model's answers: measures it, and leaves it out.
 //!
-//! It is left out of an answer as a whole: providers refuse one of which a part of the thinking is missing.
+//! The reasoning of an answer is left out as a whole: providers refuse an answer that lacks a part of its thinking.
 
 use std::borrow::Cow;
 
@@ -28,7 +28,7 @@ const SEALED_MEMBERS: [&[u8]; 3] = [b"reasoning_details", b"thinking_blocks", SI
 /// Entries of an answer of Responses that may be sent without their ids.
 const KINDS_WITHOUT_ID: [&str; 3] = ["message", "function_call", "custom_tool_call"];
 
-/// Stands in an answer that had nothing but reasoning, since an answer needs a block.
+/// The text that replaces the reasoning of an answer that has nothing else, since an answer needs a block.
 const NO_TEXT: &str = "[no text]";
 
 impl Conversation {
@@ -67,7 +67,7 @@ impl Conversation {
         }
     }
 
-    /// Takes reasoning before the user's newest message out of the sizes: the model does not read it.
+    /// Subtracts reasoning before the user's newest message from the sizes, since the model does not read it.
     pub(crate) fn leave_out_earlier_reasoning(&mut self) {
         let is_user = |item: &Item| item.author == Author::User;
         let Some(turn) = self.items.iter().rposition(is_user) else {
@@ -80,7 +80,8 @@ impl Conversation {
         self.unread_reasoning = self.items[turn].span.start;
     }
 
-    /// Bytes of the reasoning in a message that the model reads, as the body spells it, with the ids that go with it.
+    /// Counts the bytes of the reasoning in a message that the model reads, as the body spells it, with the ids that are
+    /// removed with it.
     pub(crate) fn count_reasoning_bytes(&self, message: &Item) -> usize {
         let mut edits = Edits::default();
         if message.span.start >= self.unread_reasoning {
@@ -89,7 +90,8 @@ impl Conversation {
         edits.spans().map(|span| span.len()).sum()
     }
 
-    /// Whether any answer has reasoning that its provider has signed or encrypted. Plain texts are read anywhere.
+    /// Whether any answer has reasoning that its provider has signed or encrypted. Any provider reads reasoning that is
+    /// plain text.
     pub(crate) fn has_sealed_reasoning(&self) -> bool {
         let is_sealed = |member: &Field| {
             let key = self.raw_bytes(member.key);
@@ -106,8 +108,8 @@ impl Conversation {
             })
     }
 
-    /// Leaves the reasoning of an answer out. Returns whether there was any. In Responses, the ids of its texts and calls
-    /// go too, since an entry with an id is refused without the reasoning that led to it.
+    /// Leaves out the reasoning of an answer. Returns whether there was any. In Responses, the ids of the answer's texts
+    /// and calls are removed too, since the provider refuses an entry with an id without the reasoning that led to it.
     pub(crate) fn leave_out_reasoning(&self, message: &Item, edits: &mut Edits) -> bool {
         if message.author != Author::Model {
             return false;
@@ -156,7 +158,7 @@ impl Conversation {
         std::iter::once(message.span.start).chain(calls)
     }
 
-    /// Takes the ids of texts and calls out of an answer of Responses, by which the provider knows what reasoning led to
+    /// Removes the ids of texts and calls from an answer of Responses: by these, the provider knows what reasoning led to
     /// them. What the provider executed itself keeps its id.
     pub(crate) fn remove_ids(&self, message: &Item, edits: &mut Edits) {
         for entry in self.list_answer_entries(message) {
@@ -186,7 +188,8 @@ impl Conversation {
         }
     }
 
-    /// Whether a block is reasoning that providers check: also a text between calls that is signed like it.
+    /// Whether a block is reasoning that providers check. A text between calls counts too if it is signed
+    /// (`connector_text`).
     pub(crate) fn is_reasoning(&self, block: &Block) -> bool {
         match block.kind {
             BlockKind::Reasoning(_) => true,
@@ -216,7 +219,8 @@ impl Conversation {
 }
 
 impl Format {
-    /// An answer or its calls, as one item of this format, as [`Conversation::leave_out_reasoning`] leaves it.
+    /// Returns an answer, or its calls, without its reasoning, as [`Conversation::leave_out_reasoning`] leaves it.
+    /// `answer`: one item of this format.
     pub(crate) fn without_reasoning(self, answer: &str) -> Cow<'_, str> {
         let Some(read) = self.index_items(&[answer]) else {
             return Cow::Borrowed(answer);
@@ -227,7 +231,7 @@ impl Format {
         };
         read.leave_out_reasoning(item, &mut edits);
         let left: Bytes = edits.apply(&read.body).to_bytes();
-        // Nothing but the answer is edited, so that it ends as far from the end as before.
+        // Only the answer is edited, so the distance from its end to the end of the body does not change.
         let behind = read.body.len() - item.span.end as usize;
         let answer = &left[item.span.start as usize..left.len() - behind];
         Cow::Owned(String::from_utf8_lossy(answer).into_owned())

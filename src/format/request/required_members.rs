@@ -1,4 +1,4 @@
-//! Members that a model's API demands in the answers that clients send back, where an answer lacks them:
+//! Adds the members that a model's API demands in the answers that clients send back, if an answer lacks them:
 //! placeholder reasoning, and in chat completions a signature of the first call of each answer in the running turn.
 //!
 //! Such an answer was made by the client's program, by another model, or by the proxy.
@@ -23,19 +23,21 @@ use crate::{
 const ANY_SIGNATURE: &str =
     r#"{"google":{"thought_signature":"skip_thought_signature_validator"}}"#;
 
-/// Placeholder reasoning, in quotes. DeepSeek V4 and Kimi K2.6 take an empty text for none (issues 17341 of
+/// Placeholder reasoning, in quotes. DeepSeek V4 and Kimi K2.6 treat an empty text as missing reasoning (issues 17341 of
 /// NousResearch/hermes-agent, 4251 of pi).
 const NO_REASONING: &str = "\" \"";
 
-/// The same in Responses, before the entries of an answer (issue 7283 of Wei-Shaw/sub2api): DeepSeek reads plain texts only.
+/// Placeholder reasoning in Responses, for the place before the entries of an answer (issue 7283 of Wei-Shaw/sub2api):
+/// DeepSeek reads plain texts only.
 const NO_REASONING_ENTRY: &str =
     r#"{"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":" "}]}"#;
 
-/// Thinking of nothing in Messages, as DeepSeek gives it.
+/// Placeholder thinking in Messages, spelt as in DeepSeek's answers.
 const NO_THINKING: &str = r#"{"type":"thinking","thinking":"","signature":""}"#;
 
 impl Conversation {
-    /// Adds what the answers in `body`, the request as it goes out, lack for this model; `None` where nothing is lacking.
+    /// Adds what the answers in `body`, the request as it is sent, lack for this model. Returns `None` if nothing is
+    /// missing.
     pub fn add_required_members(
         &self,
         body: &Rope,
@@ -122,7 +124,7 @@ fn add_reasoning(sent: &Conversation, answer: &Item, filling: AnswerFilling, edi
     }
 }
 
-/// Whether any member holds reasoning: not an empty one, as SDKs echo it.
+/// Whether any member holds reasoning. An empty member, as SDKs send it back, does not count.
 fn names_reasoning(sent: &Conversation, members: &[Field]) -> bool {
     members.iter().any(|member| {
         let value = sent.span_bytes(member.value);
@@ -165,13 +167,13 @@ fn add_thinking(sent: &Conversation, answer: &Item, edits: &mut Edits) {
     }
 }
 
-/// Signs the first call of each answer since the user's newest message, where nothing signs it.
+/// Signs the first call of each answer since the user's newest message, unless something signs the call or the answer.
 fn sign_calls(sent: &Conversation, edits: &mut Edits) {
     let is_user = |it: &Item| it.author == Author::User;
     let turn = sent.items.iter().rposition(is_user).unwrap_or(0);
     let answers = sent.items[turn..].iter();
     for answer in answers.filter(|it| it.author == Author::Model) {
-        // OpenRouter has the signature there.
+        // OpenRouter puts the signature into these members of the answer.
         let is_signed = || names_reasoning(sent, &sent.list_members(answer.span.start));
         if let Some(call) = sent.calls_of(answer).first()
             && !is_signed()

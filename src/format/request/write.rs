@@ -63,7 +63,7 @@ impl Format {
         }
     }
 
-    /// A text of an answer, beside its calls and its reasoning.
+    /// Writes a text of an answer, next to its calls and its reasoning.
     pub(crate) fn text_in_answer(self, escaped: &str) -> String {
         by_format!(self,
             Responses => self.text_item(Author::Model, escaped);
@@ -100,7 +100,7 @@ impl Format {
         }
     }
 
-    /// An answer that is a list of blocks, without anything but its thinking, and its calls or its continuation block.
+    /// Reduces an answer that is a list of blocks to its thinking, and its calls or its continuation block. Returns
     /// `None` if its thinking is too long to be sent again, or was not kept: servers refuse calls that come back without
     /// the thinking before them.
     fn reduce_blocks(
@@ -138,8 +138,9 @@ impl Format {
         }
     }
 
-    /// Makes the calls of an answer such that they can be sent back: with an id, and arguments that are an object. Providers
-    /// refuse others, although the model may have written them. `id`: for the calls that have none, by their number.
+    /// Repairs the calls of an answer, so that they can be sent back: with an id, and arguments that are an object.
+    /// Providers refuse other calls, although the model may have written them. `id`: makes the id of a call that has
+    /// none, from its number.
     pub fn mend_calls(self, said: &mut ModelAnswer, id: impl Fn(usize) -> String) {
         for (nth, call) in said.proxy_calls.iter_mut().enumerate() {
             if call.id.is_empty() && !call.legacy {
@@ -183,7 +184,7 @@ impl Format {
 }
 
 impl ProxyToolCall {
-    /// The object in the arguments as text, also where it was encoded twice; `{}` if there is none.
+    /// Returns the object in the arguments as text, even if it was encoded twice; `{}` if there is no object.
     pub(in crate::format) fn object_text(&self) -> String {
         let parse = |text: &str| serde_json::from_str(text).unwrap_or_default();
         let is_object = |text: &str| matches!(parse(text), Value::Object(_));
@@ -230,7 +231,8 @@ impl Conversation {
         }
     }
 
-    /// Turns the request into one for a summary of the provider's own. Returns whether the format has that.
+    /// Turns the request into a request for a summary by the provider itself. Returns whether the format has such a
+    /// request.
     pub fn ask_for_summary(&self, model: &str, edits: &mut Edits) -> bool {
         by_format!(self.format,
             Messages => {

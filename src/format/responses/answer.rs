@@ -1,7 +1,7 @@
 //! Answers of Responses.
 //!
-//! An event of a stream and a whole answer are read alike. An item is an element of `output`; the events of a stream
-//! name theirs by its index. An event that ends something repeats what the events before it brought.
+//! An event of a stream and a whole answer are read alike. An item is an element of `output`; an event of a stream names
+//! its item by the index. An event that ends something repeats what the events before it brought.
 
 mod assemble;
 mod edits;
@@ -27,7 +27,7 @@ use crate::{
 /// The types of the events that end an answer.
 const ENDS: [&str; 4] = [
     "response.completed",
-    // Of gateways.
+    // Sent by gateways.
     "response.done",
     "response.failed",
     "response.incomplete",
@@ -44,16 +44,16 @@ pub struct ResponsesAnswer {
     item: Option<OutputItem>,
     /// The text of a part that ends with this event.
     repeated_text: Option<JsonString>,
-    /// It is about a part that is no text, such as a refusal.
+    /// The event is about a part that is not a text, such as a refusal.
     is_other_part: bool,
-    /// The members of the answer itself, where they are in it.
+    /// The members of the answer itself, if the event has them.
     response: ResponseSpans,
 }
 
 /// What an event is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum EventKind {
-    /// The answer begins or waits.
+    /// The answer begins, or waits to be processed.
     Begin,
     ItemBegin,
     ItemEnd,
@@ -92,17 +92,17 @@ struct OutputItem {
     call_id: Option<JsonString>,
     name: Option<JsonString>,
     arguments: Option<JsonString>,
-    /// Of a call of another kind than a function's.
+    /// The input of a call that is not a function's.
     input: Option<(Span, JsonKind)>,
     /// The texts of a message, or of reasoning.
     texts: SmallVec<[JsonString; 1]>,
-    /// It has a part that is no text, such as a refusal.
+    /// The item has a part that is not a text, such as a refusal.
     has_other_part: bool,
     /// It is reasoning that can be sent back without the server's help.
     is_encrypted: bool,
 }
 
-/// Whether this may be the beginning of the last event of an answer, or of the marker behind it.
+/// Whether this may be the beginning of the last event of an answer, or of the end marker behind it.
 pub fn may_be_end(beginning: &[u8]) -> bool {
     may_be_unnamed_done(beginning) || ENDS.iter().any(|end| may_be_event(beginning, end))
 }
@@ -124,7 +124,7 @@ impl OutputItem {
         matches!(self.kind, EntryKind::Answer(AnswerPart::Reasoning))
     }
 
-    /// The texts of a message; none of reasoning.
+    /// Returns the texts of a message. Reasoning has no such texts.
     fn message_texts(&self) -> &[JsonString] {
         match self.is_message() {
             true => &self.texts,

@@ -1,9 +1,9 @@
-//! The compaction entry that the proxy makes: a text that stands for a conversation which its client compacted.
+//! The compaction entry that the proxy makes: a text that replaces a conversation which its client compacted.
 //!
 //! `encrypted_content` is a tag with a version, a checksum, a dot, and the text in base64. It is encoded and not
-//! encrypted: the conversation is the client's own, which may say the same in a message. The checksum tells what was
-//! cut off or damaged on the way; that, an unknown version and the content of a provider stay as they came. Base64 has
-//! the size by which clients estimate the tokens of encrypted content.
+//! encrypted: the conversation is the client's own, which may say the same in a message. The checksum shows what was cut
+//! off or damaged on the way. Such content, content of an unknown version, and the content of a provider stay as they
+//! came. Base64 gives the content the size from which clients estimate the tokens of encrypted content.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64};
 use bytes::Bytes;
@@ -65,8 +65,8 @@ fn read_text(found: &Conversation, item: &Item) -> Option<String> {
     decode_text(&serde_json::from_slice::<String>(found.span_bytes(content)).ok()?)
 }
 
-/// The body of a request for a compacted list, as one that ends in an entry that asks to compact; `None` where there is
-/// nothing to compact, or a part of the history is not in it.
+/// Returns the body of a request for a compacted list as a body that ends in an entry that asks to compact. Returns
+/// `None` if there is nothing to compact, or if a part of the history is not in the request.
 pub(in crate::format) fn append_trigger(found: &Conversation) -> Option<Bytes> {
     if !has_whole_history(found) {
         return None;
@@ -77,7 +77,7 @@ pub(in crate::format) fn append_trigger(found: &Conversation) -> Option<Bytes> {
     let mut edits = Edits::default();
     match found.find_field("input")?.kind {
         JsonKind::Array => {
-            // Instructions stand beside the list.
+            // Instructions are outside the list.
             found
                 .items
                 .last()

@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// The keys of an entry that may stand in it only once.
+/// The keys that may occur only once in an entry.
 const ENTRY_KEYS: SingleKeys = SingleKeys(
     &[
         "type",
@@ -104,7 +104,7 @@ impl<'a> Entry<'a> {
         Ok(entry)
     }
 
-    /// The call of an entry of this shape. Without a name of its own, it has the name of its type.
+    /// Returns the call of an entry of this shape. If the call has no name, then the name of the entry's type is used.
     pub(super) fn call(&self, shape: CallShape) -> Call {
         Call {
             span: self.span,
@@ -128,7 +128,7 @@ impl<'a> Entry<'a> {
         self.caller.map(|id| Link { id, kind })
     }
 
-    /// The sizes of reasoning: of its text, or of what was encrypted, taken for prose.
+    /// Measures reasoning: its text, or what was encrypted as if it were prose.
     pub(super) fn measure_reasoning(&self, body: &[u8]) -> TextSizes {
         if let Some(encrypted) = self.encrypted {
             return measure_sealed(encrypted);

@@ -1,9 +1,9 @@
 //! Indexes the body of a Responses request in one pass.
 //!
 //! All entries in a row that one answer of the model produced (reasoning, texts, calls) are one item with a block for
-//! each; every other entry is an item of its own. `instructions` are the first item, wherever they stand in the body.
-//! An `input` that is a string is one item of the user beside an empty list: nothing can be put next to it. What the
-//! index of chat completions promises holds here too.
+//! each; every other entry is an item of its own. `instructions` are the first item, wherever they are in the body. An
+//! `input` that is a string is one item of the user without a list, so nothing can be put next to it. The promises of the
+//! index of chat completions (`chat/index.rs`) hold here too.
 
 use std::collections::{HashMap, HashSet};
 
@@ -32,8 +32,8 @@ use crate::{
     json::scan::{JsonKind, JsonScanner, JsonString, Span},
 };
 
-/// Indexes a request body. Where it has compaction entries of the proxy, the conversation has another body with messages
-/// in their place: no provider knows them.
+/// Indexes a request body. If it has compaction entries of the proxy, then the conversation has another body with
+/// messages in their place: no provider knows these entries.
 pub(in crate::format) fn index_known_body(
     body: Bytes,
     prefixes: PrefixesOfAccount<'_>,
@@ -289,7 +289,7 @@ impl<'a> ResponsesIndexer<'a> {
         open
     }
 
-    /// Adds the blocks of an assistant message. Returns the block of an only text.
+    /// Adds the blocks of an assistant message. Returns the index of the block if the message is a single text.
     fn add_answer_text(&mut self, entry: &Entry<'a>) -> Result<Option<usize>, IndexFailure> {
         let next = self.found.blocks.len();
         let whole = |kind, marked| Block {
@@ -306,7 +306,7 @@ impl<'a> ResponsesIndexer<'a> {
             }
             TextValue::Parts(_, parts) if !parts.is_empty() => {
                 self.annotate_parts(parts, true)?;
-                // None of them can go: the entry must not be empty.
+                // None of these blocks can be removed: the entry must not be empty.
                 self.found.blocks.extend(parts.iter().map(|part| Block {
                     marked: true,
                     ..part.block()
@@ -340,7 +340,7 @@ impl<'a> ResponsesIndexer<'a> {
         Content::FixedBlocks(first..self.found.blocks.len() as u32, list)
     }
 
-    /// Adds the annotations of parts. `are_blocks`: each of them becomes a block, the first one the next.
+    /// Adds the annotations of parts. `are_blocks`: each part becomes a block, and the first part becomes the next block.
     fn annotate_parts(
         &mut self,
         parts: &[ValuePart<'a>],
@@ -411,7 +411,7 @@ impl<'a> ResponsesIndexer<'a> {
     }
 }
 
-/// A text that stands beside the list.
+/// Makes the item of a text that is outside the list.
 fn make_outside(role: Role, text: JsonString) -> Item {
     Item {
         span: text.quoted_span(),

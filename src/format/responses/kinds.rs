@@ -1,4 +1,4 @@
-//! The types of entries in `input`, and what the guard makes of each.
+//! The types of entries in `input`, and how each is indexed.
 
 use crate::format::index::indexing::Role;
 
@@ -10,10 +10,10 @@ pub(super) enum EntryKind {
     /// A part of a model's answer.
     Answer(AnswerPart),
     Output(OutputShape),
-    /// Stands alone, stays, and is never edited.
+    /// The entry is an item of its own, is never removed, and is never edited.
     Fixed,
-    /// Of an unknown type that does not say who made it: a part of the answer that it directly follows, else as
-    /// [`Self::Fixed`].
+    /// Of an unknown type that does not say who made the entry. It is a part of the answer that it directly follows, else
+    /// it is treated as [`Self::Fixed`].
     #[default]
     Unknown,
 }
@@ -25,9 +25,9 @@ pub(super) enum AnswerPart {
     Call(CallShape),
     /// Run by the server, which needs no output of the client.
     ServerCall,
-    /// The same, with an image as its result.
+    /// As [`Self::ServerCall`], with an image as its result.
     Image,
-    /// The same, and the model loses tools without it.
+    /// As [`Self::ServerCall`], and the model loses tools without it.
     ToolSearch,
     /// Of an unknown type whose name says that the model made it.
     NewType,
@@ -38,17 +38,17 @@ pub(super) enum AnswerPart {
 pub(super) enum CallShape {
     /// `arguments` hold JSON, which may be shortened.
     Function,
-    /// What is asked for is any text, or an object with texts, such as commands and patches. Both may be shortened.
+    /// The input is any text, or an object with texts, such as commands and patches. Both may be shortened.
     Custom,
-    /// The same; its output may name it by its `id`.
+    /// As [`Self::Custom`]. Its output may name the call by the call's `id`.
     LocalShell,
-    /// What is asked for is an object of which the provider may check each value.
+    /// The input is an object of which the provider may check each value.
     Fixed,
     /// As [`Self::Fixed`], and it makes calls.
     Program,
     /// As [`Self::Fixed`], and the model loses tools without it.
     ToolSearch,
-    /// It is answered by its `id`.
+    /// The answer names the call by its `id`.
     Approval,
 }
 
@@ -57,7 +57,7 @@ pub(super) enum CallShape {
 pub(super) enum OutputShape {
     /// `output` is a string or a list of parts.
     Text,
-    /// The same; it may name its call by the call's `id`.
+    /// As [`Self::Text`]. The output may name its call by the call's `id`.
     LocalShell,
     /// `output` is a list of chunks with `stdout` and `stderr`.
     Shell,
@@ -67,7 +67,7 @@ pub(super) enum OutputShape {
     Fixed,
 }
 
-/// What tells the kind of an entry, as spelled in the body.
+/// The members that decide the kind of an entry, as spelled in the body.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct EntryType<'a> {
     /// `type`; empty where it is missing.
@@ -81,7 +81,7 @@ impl EntryType<'_> {
     pub(super) fn kind(self) -> EntryKind {
         use AnswerPart::{Call, Image, Reasoning, ServerCall, Text, ToolSearch};
         use EntryKind::{Answer, Fixed, Message, Output, Unknown};
-        // The server runs a search of its own without an output of the client.
+        // A search that the server itself runs needs no output of the client.
         let is_client_search = self.execution != b"server" && self.has_call_id;
         match self.name {
             b"message" | b"" => match self.role {

@@ -1,4 +1,4 @@
-//! The fields of a Responses request beside its items.
+//! The fields of a Responses request other than its items.
 
 use std::borrow::Cow;
 
@@ -23,12 +23,12 @@ pub(in crate::format) fn held_by_provider(conversation: &Conversation) -> Option
     held.find(|name| conversation.asks_for(name))
 }
 
-/// The stored answer from which the request goes on.
+/// Returns the id of the stored answer that the request continues.
 pub(in crate::format) fn find_previous_answer(conversation: &Conversation) -> Option<String> {
     conversation.text_value(PREVIOUS).map(Cow::into_owned)
 }
 
-/// Takes reasoning before the user's newest message out of the sizes, if the request says that the model reads only
+/// Subtracts reasoning before the user's newest message from the sizes, if the request says that the model reads only
 /// reasoning of the running turn (`reasoning.context`, from GPT-5.6 on).
 pub(super) fn leave_out_unread_reasoning(conversation: &mut Conversation) {
     if parse_field(conversation, "reasoning")["context"] == "current_turn" {
@@ -42,7 +42,7 @@ pub(in crate::format) fn names_reasoning_context(conversation: &Conversation) ->
     !context.is_null() && context != "auto"
 }
 
-/// Whether the request is no turn of a conversation: it compacts, or Codex says that it notes what to remember.
+/// Whether the request is not part of a turn: it compacts, or Codex says that it writes down what to remember.
 pub(in crate::format) fn is_beside_turns(conversation: &Conversation) -> bool {
     let kind = &parse_turn_metadata(conversation)["request_kind"];
     matches!(kind.as_str(), Some("compaction" | "memory")) || ends_in_trigger(conversation)
@@ -53,7 +53,7 @@ pub(in crate::format) fn is_prewarm(conversation: &Conversation) -> bool {
     parse_turn_metadata(conversation)["request_kind"] == "prewarm"
 }
 
-/// Whether the client compacts its conversation: the provider is to do so, or Codex says that the model is.
+/// Whether the client compacts its conversation: it asks the provider to compact, or Codex says that the model compacts.
 pub(in crate::format) fn asks_to_compact(conversation: &Conversation) -> bool {
     ends_in_trigger(conversation)
         || parse_turn_metadata(conversation)["request_kind"] == "compaction"
@@ -89,14 +89,14 @@ fn is_trigger(conversation: &Conversation, item: &Item) -> bool {
     has_type(&conversation.body, item.span.start, "compaction_trigger")
 }
 
-/// Whether an entry stands for what its client compacted. In an indexed body only a provider can read it: those of the
-/// proxy are messages there.
+/// Whether an entry replaces what its client compacted. In an indexed body, only a provider can read such an entry: those
+/// of the proxy are messages there.
 pub(super) fn is_compaction(conversation: &Conversation, item: &Item) -> bool {
     let mut names = ["compaction", "compaction_summary"].into_iter();
     names.any(|name| has_type(&conversation.body, item.span.start, name))
 }
 
-/// Whether all that the model would read is in the request, and can be read by others than its provider.
+/// Whether the request holds all that the model would read, and providers other than its own can read it.
 pub(in crate::format) fn has_whole_history(conversation: &Conversation) -> bool {
     let mut entries = fixed_entries(conversation);
     held_by_provider(conversation).is_none()
@@ -111,7 +111,8 @@ fn has_reference(conversation: &Conversation) -> bool {
     })
 }
 
-/// Also the type of an entry that the provider looks up itself, or that stands where it cannot.
+/// Returns the member by which the request leaves its context to the provider, or the type of an entry that the provider
+/// looks up itself, or that is at a place where the provider refuses it.
 pub(in crate::format) fn managed_by_provider(conversation: &Conversation) -> Option<&'static str> {
     if let Some(name) = held_by_provider(conversation) {
         return Some(name);
@@ -127,7 +128,7 @@ pub(in crate::format) fn managed_by_provider(conversation: &Conversation) -> Opt
     if has_reference(conversation) {
         return Some("item_reference");
     }
-    // At another place it is for the provider to refuse.
+    // At another place than the end, the provider is to refuse it.
     let has_trigger = fixed_entries(conversation).any(|item| is_trigger(conversation, item));
     (has_trigger && !ends_in_trigger(conversation)).then_some("compaction_trigger")
 }
@@ -138,7 +139,7 @@ pub(super) fn fixed_entries(conversation: &Conversation) -> impl Iterator<Item =
     items.filter(|item| item.author == Author::Unknown)
 }
 
-/// Whether an entry refers to a stored one, which says so by its id alone.
+/// Whether an entry refers to a stored entry: it has an id, and neither a type nor a role.
 fn is_id_only(conversation: &Conversation, item: &Item) -> bool {
     let member = |name: &[u8]| {
         let member = find_member(&conversation.body, item.span.start, name);
@@ -163,7 +164,7 @@ pub(in crate::format) fn find_entry_tools(conversation: &Conversation) -> Option
     (kind == JsonKind::Array).then_some(list)
 }
 
-/// The structure that the answer must have: `text.format` but for plain text.
+/// The structure that the answer must have: `text.format`, unless it asks for plain text.
 pub(in crate::format) fn find_answer_format(conversation: &Conversation) -> Option<Span> {
     let text = conversation.find_field("text")?;
     let (format, kind) = find_member(&conversation.body, text.value.start, b"format")?;

@@ -6,7 +6,8 @@ use crate::{
     format::text_request::{AnswerLimit, TextMembers},
 };
 
-/// Members that shape the answer or say where it goes. `metadata` is of use only with a stored answer.
+/// Members that are removed, since they shape the answer or say where it is sent or stored. `metadata` is of use only
+/// with a stored answer.
 const DROPPED: [&str; 9] = [
     "stream_options",
     "include",
@@ -19,8 +20,8 @@ const DROPPED: [&str; 9] = [
     "modalities",
 ];
 
-/// Changes the members that shape the answer, and no other: tools stay, since the calls in the conversation need them,
-/// and with them the provider's cache.
+/// Changes only the members that shape the answer. Tools stay: the calls in the conversation need them, and the
+/// provider's cache depends on them.
 pub(in crate::format) fn ask_for_text(
     part: &Conversation,
     model: &str,
@@ -33,9 +34,9 @@ pub(in crate::format) fn ask_for_text(
     let members = TextMembers {
         model,
         cap: (request::CAPS[0], limit.tokens),
-        // The model would make a call that is demanded.
+        // Otherwise the model would make the call that the client demands.
         call_choices: &[("tool_choice", "\"none\"")],
-        // Where the client stores its answers, its entries may be known by their ids only there.
+        // If the client stores its answers, then the provider may know its entries by their ids in that store only.
         defaults: &[("store", "false")],
     };
     members.write(part, is_dropped, edits);

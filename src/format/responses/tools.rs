@@ -1,4 +1,4 @@
-//! The tools of a Responses request: the client's, and the proxy-executed ones beside them.
+//! The tools of a Responses request: the client's, and the proxy-executed ones that are added to them.
 
 use memchr::memmem;
 use serde_json::value::RawValue;
@@ -15,12 +15,13 @@ use crate::{
 /// The type of an entry with the tools that a search loaded.
 const SEARCH_OUTPUT: &[u8] = b"tool_search_output";
 
-/// Codex sends its tools in an entry, for some models. New ones are added there, or to `tools` where it is a list.
+/// Reads the client's tools. For some models, Codex sends its tools in an entry. New tools are added to `tools` if the
+/// request has it, which must then be a list, else to that entry.
 pub(in crate::format) fn read_client_tools(
     conversation: &Conversation,
     reserved: impl Iterator<Item = &'static str>,
 ) -> Option<ClientTools> {
-    // Nothing can be put beside an input that is a string.
+    // Nothing can be put next to an input that is a string.
     let input = conversation.find_field("input")?;
     if input.kind != JsonKind::Array {
         return None;
@@ -34,7 +35,7 @@ pub(in crate::format) fn read_client_tools(
     }
     let input = json(input.value);
     if memmem::find(input, SEARCH_OUTPUT).is_some() {
-        // The tools that a search loaded stand in its output.
+        // The output of a search has the tools that the search loaded.
         let entries: Vec<&RawValue> = serde_json::from_slice(input).unwrap_or_default();
         let outputs = entries.iter().map(|entry| entry.get());
         let outputs = outputs.filter(|it| memmem::find(it.as_bytes(), SEARCH_OUTPUT).is_some());
@@ -44,12 +45,12 @@ pub(in crate::format) fn read_client_tools(
     ClientTools::from_list(ToolForm::ResponsesTools, &tools, reserved)
 }
 
-/// Tools from this place on (OpenAI's "Keep the prefix unchanged").
+/// Writes an entry that adds tools from its place on (OpenAI's "Keep the prefix unchanged").
 pub(in crate::format) fn write_entry(schemas: &str) -> String {
     format!(r#"{{"type":"additional_tools","role":"developer","tools":[{schemas}]}}"#)
 }
 
-/// Functions are strict where nothing else is said.
+/// Writes a tool that is not strict: functions are strict if nothing else is said.
 pub(in crate::format) fn write_tool(tool: &ToolSchema<'_>) -> String {
     let (name, description) = (tool.name, tool.description);
     let schema = write_object_schema(tool.arguments, false);

@@ -9,7 +9,7 @@ use crate::{
     json::scan::{JsonKind, JsonScanner, JsonString, Span},
 };
 
-/// The keys of a part that may stand in it only once.
+/// The keys that may occur only once in a part.
 const PART_KEYS: SingleKeys = SingleKeys(
     &["type", "text", "image_url", "detail", "stdout", "stderr"],
     IndexFailure::TwiceInPart,
@@ -17,7 +17,7 @@ const PART_KEYS: SingleKeys = SingleKeys(
 
 /// A value with texts.
 pub(super) enum TextValue<'a> {
-    /// A single value that is no list of objects.
+    /// Any value that is neither an object nor a list of objects.
     Plain(Content),
     Parts(Span, Vec<ValuePart<'a>>),
     Object(ValuePart<'a>),
@@ -29,7 +29,7 @@ impl Default for TextValue<'_> {
     }
 }
 
-/// An object of a list, or one in the place of it.
+/// An object in a list, or an object that is the whole value.
 #[derive(Default)]
 pub(super) struct ValuePart<'a> {
     pub(super) span: Span,
@@ -61,7 +61,8 @@ impl ValuePart<'_> {
         }
     }
 
-    /// What a command wrote, of a chunk. The chunk around the texts stays.
+    /// Returns the texts that a command wrote, from one chunk of its output. They are marked, so that the chunk around
+    /// them stays.
     pub(super) fn shell_texts(&self) -> impl Iterator<Item = Block> {
         let span = self.span;
         let texts = [self.stdout, self.stderr].into_iter().flatten();

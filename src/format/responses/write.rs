@@ -1,5 +1,5 @@
-//! Entries, calls and requests of the Responses API, as the proxy writes them. None has an `id`: the provider knows
-//! only its own.
+//! Entries, calls and requests of the Responses API, as the proxy writes them. None of them has an `id`: the provider
+//! knows only the ids that it made itself.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ pub(in crate::format) fn wrap_items(entries: &[&str]) -> String {
     format!(r#"{{"input":[{}]}}"#, entries.join(","))
 }
 
-/// Some servers refuse `system` in the list.
+/// Writes a message. A text of the system has the role `developer`, since some servers refuse `system` in the list.
 pub(in crate::format) fn text_item(author: Author, escaped: &str) -> String {
     let (role, kind) = match author {
         Author::Model => ("assistant", "output_text"),

@@ -18,10 +18,10 @@ const SMALL_WINDOW: u32 = 16_384;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::guard) struct CutBasis {
     window: u32,
-    /// The largest prompt, whatever answer is asked for. Of an open budget, what is assumed: cuts that were made by that
-    /// stay.
+    /// The largest prompt, if no room is kept for the answer; tokens. For an open budget, this is the budget that is
+    /// assumed: cuts that were made for it stay.
     most: u32,
-    /// In thousandths.
+    /// The share of the room that a cut leaves filled; in thousandths.
     low_water: u32,
 }
 
@@ -46,7 +46,8 @@ impl CutBasis {
         }
     }
 
-    /// How full a cut leaves the room beside what is fixed.
+    /// The share of the room that a cut leaves filled. The room is the budget without the fixed tokens, which no cut can
+    /// free.
     pub(in crate::guard) fn low_water(&self) -> f64 {
         f64::from(self.low_water) / 1_000.0
     }

@@ -1,5 +1,5 @@
-//! The note that stands for a whole conversation which its client compacts: a summary, or a ledger of all of it, for a
-//! client that keeps nothing beside it.
+//! The note that replaces a whole conversation when its client compacts it: a summary, or a ledger of the whole
+//! conversation, for a client that keeps nothing else.
 
 use crate::{
     conversation::{BlockKind, Content, Conversation},
@@ -15,21 +15,21 @@ use crate::{
 
 /// How every preface and every note of the guard begins.
 const NOTE_START: &str = "[Note by the context guard between client and model";
-/// One part in so many of the budget is for the ledger, and as much for the note of the compaction before. So a small
-/// window has room for work beside them, however often a client compacts.
+/// One part in this many of the budget is for the ledger, and as much for the note of the previous compaction. So a small
+/// window has room for work next to both, however often a client compacts.
 const NOTE_SHARE: u32 = 8;
 /// Most raw tokens of an earlier note that a ledger is added to: about those of the longest summary.
 const MAX_EARLIER_TOKENS: u32 = 6_000;
 
-/// Whether a system text is the note of an earlier compaction. Told by its text, unlike the other additions of the guard:
-/// no state is kept for the entry that it comes from. Only system texts are looked at, which no tool writes; a client
-/// that forges one gets no more than by another system text.
+/// Whether a system text is the note of an earlier compaction. Unlike the other additions of the guard, it is recognised by
+/// its text: no state is kept for the entry that contains it. Only system texts are checked, which no tool writes; a client
+/// that forges such a note gains no more than with any other system text.
 pub fn is_compaction_note(text: &str) -> bool {
     text.starts_with(NOTE_START)
 }
 
-/// The note with a summary of the conversation. Without one, with the note of the compaction before, and a ledger of
-/// what came since. Never empty.
+/// Writes the note with the summary of the conversation. Without a summary, writes it with the note of the previous
+/// compaction, if there is one, and a ledger of what came since. Never empty.
 pub fn write_compaction_note(
     conversation: &Conversation,
     policy: &Policy<'_>,
@@ -47,7 +47,7 @@ pub fn write_compaction_note(
     let (before, head) = match earlier {
         Some((_, note)) => {
             let shorter = shorten_to_tokens(&note, most_earlier, &weights).into_owned();
-            // Of a note without its beginning, no later compaction would know what it is.
+            // A later compaction would not recognise a note without its beginning.
             let is_known = is_compaction_note(&shorter);
             let shorter = if is_known { shorter } else { NOTE.to_owned() };
             (shorter, LEDGER_HEAD_SINCE)

@@ -18,14 +18,14 @@ use xxhash_rust::xxh3::xxh3_64;
 pub(in crate::guard) struct CutState {
     /// Of each unit, whether it is left out.
     pub(in crate::guard) folded: Vec<bool>,
-    /// Of each unit, whether its results are placeholders; of a user's, whether its media are, and its attachments
-    /// shortened.
+    /// For each unit, whether its results are placeholders; for a unit of the user, whether its media are placeholders and
+    /// its attachments are shortened.
     pub(in crate::guard) cleared: Vec<bool>,
     /// Units before this one that are still there survived a cut.
     pub(in crate::guard) survived: usize,
-    /// There is no room for a ledger, until the next deep cut.
+    /// The preface has no ledger until the next deep cut, since there was no room for one.
     pub(in crate::guard) bare: bool,
-    /// Where the words of the ledger stand, as they were chosen at the last cut.
+    /// The words of the ledger, as spans of the body. They were chosen at the last cut.
     pub(in crate::guard) words: Vec<Span>,
 }
 
@@ -38,8 +38,9 @@ impl CutState {
         }
     }
 
-    /// Leaves out all that may go between the pinned start and unit `begun`, of which the preface of a course or a
-    /// summary speaks. Where nothing is cut behind it, nothing survived a cut, and no words are told.
+    /// Leaves out every unit between the pinned start and unit `begun` that may be left out: the preface of a course or the
+    /// summary covers these units. If nothing behind `begun` is cut, then no unit counts as a survivor of a cut, and the
+    /// ledger has no words.
     pub(in crate::guard) fn fold_before(&mut self, begun: usize, view: RequestView<'_>) {
         let removed = units::list_removed_before(view.units, begun);
         for (folded, removed) in self.folded.iter_mut().zip(removed) {
@@ -52,9 +53,9 @@ impl CutState {
         }
     }
 
-    /// What a session remembers of it.
+    /// The form in which a session remembers this state.
     pub(in crate::guard) fn to_mark(&self, conversation: &Conversation, units: &[Unit]) -> CutMark {
-        // What is left out need not be cleared any more.
+        // A unit that is left out need not be remembered as cleared too.
         let marks = self.cleared.iter().zip(&self.folded);
         let cleared: Vec<bool> = marks.map(|(cleared, folded)| *cleared && !folded).collect();
         let words = self.words.iter();
@@ -83,7 +84,7 @@ pub(in crate::guard) struct CutMark {
     words: Vec<WordPlace>,
 }
 
-/// Where a word stands. A state holds no text of the conversation.
+/// The place of a ledger word. The state of a session holds no text of the conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct WordPlace {
     /// Counted without system messages.
@@ -91,7 +92,7 @@ struct WordPlace {
     /// Bytes from the beginning of the message.
     offset: u32,
     len: u16,
-    /// Of its bytes: a client may edit its old messages.
+    /// Digest of the word's bytes, since a client may edit its old messages.
     digest: u8,
 }
 
@@ -108,8 +109,8 @@ impl WordPlace {
         })
     }
 
-    /// The word in a conversation that continues the one it was chosen for; `None` where the message is not what it
-    /// was.
+    /// Finds the word in a conversation that continues the one for which it was chosen. `None` if the word is not at this
+    /// place any more.
     fn find_span(self, conversation: &Conversation, units: &[Unit]) -> Option<Span> {
         let message = self.message as usize;
         let unit = units.partition_point(|unit| unit.messages_through() <= message);
@@ -156,8 +157,8 @@ impl CutMark {
         self.survived = self.survived.max(boundary);
     }
 
-    /// Whether the two cuts leave out or clear other messages, or one lacks a ledger that there is text for
-    /// (`has_ledger`).
+    /// Whether the two cuts leave out or clear different messages, or whether only one of them has a ledger although there
+    /// are facts for it (`has_ledger`).
     pub(in crate::guard) fn differs_from(
         &self,
         other: &Self,
@@ -174,8 +175,8 @@ impl CutMark {
         span.is_some_and(|span| message < span.1)
     }
 
-    /// The cut of a conversation that continues the one it was made for; `None` where a place of it
-    /// cannot be found.
+    /// Finds the cut in a conversation that continues the one for which it was made. `None` if a remembered range does not
+    /// begin and end between two units there.
     pub(in crate::guard) fn find_cut(
         &self,
         conversation: &Conversation,
@@ -195,7 +196,7 @@ impl CutMark {
                 }
             }
         }
-        // What is still there may need more than it did.
+        // A unit that is kept may need another one now that it did not need before.
         units::keep_needed(units, &mut state.folded);
         state.survived = find_unit(units, self.survived).unwrap_or(units.len());
         state.bare = self.bare;
@@ -206,7 +207,7 @@ impl CutMark {
     }
 }
 
-/// The unit that begins after so many messages, or the end.
+/// The unit that begins after this many messages, without system messages; the number of units if these are all messages.
 fn find_unit(units: &[Unit], messages: u32) -> Option<usize> {
     units::find_unit_after(units, messages).or_else(|| {
         let end = units.last().map_or(0, Unit::messages_through);
@@ -214,7 +215,7 @@ fn find_unit(units: &[Unit], messages: u32) -> Option<usize> {
     })
 }
 
-/// Runs of units that are marked, by their messages. System messages are not counted, so that none ends a run.
+/// The ranges of messages of marked units. A system message does not end a range, since system messages are not counted.
 fn collect_ranges(units: &[Unit], marks: &[bool]) -> Vec<MessageSpan> {
     let mut spans: Vec<MessageSpan> = Vec::new();
     let mut is_open = false;

@@ -1,11 +1,11 @@
 //! The ledger: facts that are picked mechanically from the messages left out.
 //!
-//! User messages come first, with a line each. Where room is short, the lines get shorter before any is dropped; then
-//! the first and the newest stay. Of calls, errors and files the newest are shown, in their order. A fact is one
-//! line, so that none can imitate another, and nothing in it looks like a fence.
+//! User messages come first, with a line each. If room is short, the lines get shorter before any is dropped; then the first
+//! line and the newest ones stay. Of calls, errors and files, only the newest are listed, in their order. A fact is one
+//! line, so that no fact can imitate another, and no fact contains anything that looks like a fence.
 //!
-//! Every request after a fold makes its ledger again. So it reads little: newest first, in raw bytes, and it decodes
-//! only what it shows. The same messages and the same room give the same bytes.
+//! Every request after a fold makes its ledger again. So the code reads little: newest first, in raw bytes, and it decodes
+//! only what the ledger shows. The same messages and the same room give the same bytes.
 
 mod errors;
 mod excerpt;
@@ -20,11 +20,11 @@ use crate::{
     json::scan::Span,
 };
 
-/// Characters of a user message, of an error, and of a call's arguments.
+/// Most characters of the line for a user message, for an error, and for a call's arguments.
 const LINE_CHARS: usize = 200;
 const NAME_CHARS: usize = 64;
 
-/// The most lines of each section of a course.
+/// Most lines of each section in the ledger of a course.
 const MAX_CALLS: usize = 10;
 const MAX_FILES: usize = 20;
 const MAX_ERRORS: usize = 6;
@@ -105,7 +105,8 @@ pub fn gather(conversation: &Conversation, removed: &[usize], max_chars: usize) 
     [user, calls, errors, files].concat().trim_end().to_owned()
 }
 
-/// As [`gather`], with half of `max_chars`, a quarter and so on where the facts do not fit; empty where none do.
+/// Gathers as [`gather`] does, and again with half of `max_chars`, a quarter and so on until the facts fit; empty if they
+/// never fit.
 pub fn gather_fitting(
     conversation: &Conversation,
     removed: &[usize],

@@ -15,7 +15,7 @@ use crate::{
         grammar::role_alternation,
         inject::{
             injections::{Injections, Summary},
-            placed_injections::UnusableReasoning,
+            placed_injections::{LeftOut, UnusableReasoning},
         },
         request::{
             answer_cap::{AnswerHistory, PastAnswers},
@@ -32,23 +32,24 @@ use crate::{
     },
 };
 
-/// The key of the limit by which tool definitions are remembered: no digest of a message.
+/// The key of the limit that remembers how short the tool definitions are. It is not the digest of a message.
 const TOOLS_KEY: u128 = u128::from_be_bytes(*b"tool definitions");
 
 /// What the guard remembers of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuardMemory {
-    /// What the cuts so far stand on.
+    /// The window, the budget and the depth for which the cuts so far were made.
     pub(in crate::guard) basis: CutBasis,
     /// What is left out and cleared; `None` before the first cut.
     pub(in crate::guard) cut: Option<CutMark>,
     /// How many messages, without system messages, the last planned request had. Later requests, if any, went out while
     /// the guard was off.
     pub(in crate::guard) planned: u32,
-    /// What is cut of single messages, by digests. Results, calls and attachments have a limit if the newest step or message
-    /// did not fit with them, or if they came while the session was not healthy; it applies for the rest of the session. An
-    /// annotated text that was left out has a limit of 0 characters, which applies while `basis` binds. So does the limit
-    /// behind all others, where tool definitions are cut: 1 for their annotations, 2 for their descriptions too.
+    /// The limits of single messages, by digests. A result, a call or an attachment has a limit if the newest step or
+    /// message did not fit with it, or if it came while the session was not healthy. Such a limit applies for the rest of
+    /// the session. An annotated text that was left out has a limit of 0 characters, which applies while the policy has the
+    /// same `basis`. If tool definitions are cut, their limit is the last one, and applies under the same condition: 1 if
+    /// their annotations are cut, 2 if their descriptions are cut too.
     pub(in crate::guard) limits: Vec<KeyedLimit>,
     /// Digest of what was last logged about caps and shares; 0 for nothing.
     pub(in crate::guard) texts: u64,
@@ -61,14 +62,14 @@ pub struct GuardMemory {
 }
 
 impl GuardMemory {
-    /// The message after the last one that is left out, counted without system messages; `None` if none is. It moves
-    /// back only where the user's newest message comes back. Some messages before it are kept.
+    /// The message after the last one that is left out, counted without system messages; `None` if no message is left out.
+    /// It moves back only if the user's newest message comes back. Some messages before it are kept.
     pub fn boundary(&self) -> Option<u32> {
         Some(self.cut.as_ref()?.folded.last()?.1)
     }
 
-    /// What is cut of a conversation that continues the one that this is the memory of; nothing where a place of it
-    /// cannot be found.
+    /// Finds what is cut in a conversation that continues the remembered one. Nothing is cut if a remembered place cannot be
+    /// found there.
     pub(in crate::guard) fn find_cut(
         &self,
         conversation: &Conversation,
@@ -94,7 +95,8 @@ impl GuardMemory {
         }
     }
 
-    /// Notes that the messages from `first` to `boundary` are left out, too: a summary of the provider's own stands for them.
+    /// Notes that the messages from `first` to `boundary` are left out, too: a summary of the provider's own takes their
+    /// place.
     pub(in crate::guard) fn leave_out(&mut self, first: u32, boundary: u32) {
         if first < boundary {
             let cut = self.cut.get_or_insert_default();
@@ -108,7 +110,7 @@ impl GuardMemory {
         spans.map(|&(from, until)| from..until).collect()
     }
 
-    /// Whether the cuts of two memories stand on different windows or depths.
+    /// Whether the cuts of two memories were made for different windows, budgets or depths.
     pub fn has_other_basis(&self, other: &Self) -> bool {
         self.basis != other.basis
     }
@@ -119,7 +121,7 @@ impl GuardMemory {
         self.limits.iter().filter(of_message).count()
     }
 
-    /// Notes that every later request has its tool definitions so short.
+    /// Remembers how short the tool definitions are, so that every later request has them as short.
     pub(in crate::guard) fn remember_tools(&mut self, brevity: Option<ToolBrevity>) {
         let amount = match brevity {
             None => return,
@@ -139,7 +141,7 @@ impl GuardMemory {
         })
     }
 
-    /// Keeps, under this policy, cuts that were planned for a smaller window.
+    /// Sets the basis to that of `policy`, so that cuts that were planned for another window are kept under it.
     pub fn stand_on(&mut self, policy: &Policy<'_>) {
         self.basis = CutBasis::from_policy(policy);
     }
@@ -156,7 +158,7 @@ impl GuardMemory {
 /// A summary that no request had before.
 #[derive(Clone, Debug)]
 pub struct NewSummary {
-    /// The one that earlier requests had.
+    /// The summary that earlier requests had, if any.
     pub before: Option<Summary>,
 }
 
@@ -164,9 +166,10 @@ pub struct NewSummary {
 #[derive(Clone, Debug, Default)]
 pub struct SessionKnowledge {
     pub memory: GuardMemory,
-    /// How the last request went out, or the last round of this one.
+    /// What the proxy changed in the last request, or in the last tool round of this request.
     pub history: SentHistory,
-    /// How an earlier round of this request went out, whose cuts stay.
+    /// The memory of an earlier plan of this request, whose cuts stay: of a tool round before, or of a plan that is replaced
+    /// after a refusal.
     pub sent: Option<GuardMemory>,
     pub calibration: Calibration,
     /// The provider refused this very request and counted it: the count is the calibration's anchor.
@@ -175,33 +178,37 @@ pub struct SessionKnowledge {
     pub was_refused: bool,
     /// Raw tokens that each byte of reasoning has beyond its estimate, as the refusal of this very request showed.
     pub reasoning_density: f64,
-    /// Nothing but what must stay is sent, and that as it is: nobody knows how much fits.
+    /// Only what must stay is sent, and nothing of it is shortened to fit: nobody knows how much fits.
     pub keeps_least: bool,
-    /// The answer cap of this very request, in place of what it has room for: the provider refused it beside more.
+    /// The highest answer cap of this very request, whatever it has room for: the provider refused the request with a higher
+    /// one.
     pub most_cap: Option<u32>,
-    /// No image and no other media goes that was not cut before.
+    /// No image and no other medium is cut that was not cut before.
     pub keeps_media: bool,
     /// No request of the conversation is over its budget, whatever it holds.
     pub ignores_budget: bool,
-    /// Messages of the last request, whose cuts are in `memory`, without system messages; 0 where there was none.
+    /// The number of messages of the last request, without system messages; 0 if there was none. `memory` has the cuts of
+    /// that request.
     pub messages: usize,
     /// What the proxy added to the conversation.
     pub injections: Injections,
-    /// The summary among that is sent for the first time.
+    /// The summary among `injections`, if it is sent for the first time.
     pub new_summary: Option<NewSummary>,
     /// Lengths of the answers so far, from which the next one is expected.
     pub answers: AnswerHistory,
     /// The provider's cache holds nothing of this conversation any more.
     pub is_cold: bool,
-    /// All reasoning made before this answer is left out, whatever the session knows: the provider refused it.
-    pub leaves_out_reasoning: bool,
-    /// Places of answers whose reasoning another provider has sealed: it is left out. Places as in [`crate::guard::request::answer_place::AnswerPlace`].
-    pub foreign: Vec<Range<u32>>,
+    /// All reasoning made before the answer to this request is left out for this reason, whatever the session knows: the
+    /// provider refused it, or another provider made the newest of it.
+    pub leaves_out_reasoning: Option<LeftOut>,
+    /// The places of answers whose reasoning is left out: another provider has sealed it, or it is stale while older
+    /// reasoning is kept. Places as in [`crate::guard::request::answer_place::AnswerPlace`].
+    pub unusable: Vec<Range<u32>>,
 }
 
 impl SessionKnowledge {
-    /// What caps and shares take a raw token for. It stays as it was, so that the front of the prompt does, if a cache may
-    /// hold an earlier prompt.
+    /// How many tokens caps and shares count for a raw token. If a cache may hold an earlier prompt, the scale stays as it
+    /// was, so that the front of the prompt does not change; only a count far above it changes the scale.
     pub(in crate::guard) fn token_scale(&self) -> TokenScale {
         match self.messages == 0 || self.is_cold {
             true => self.calibration.to_scale(),
@@ -209,8 +216,8 @@ impl SessionKnowledge {
         }
     }
 
-    /// Which placeholders and notes name ids. Those of messages that were sent stay as they were if a cache may hold an
-    /// earlier prompt: a client that brings its tools late does not change the front of the prompt.
+    /// Which placeholders and notes name ids. If a cache may hold an earlier prompt, then those of messages that were sent
+    /// stay as they were, so that a client that sends its tools late does not change the front of the prompt.
     pub(in crate::guard) fn find_named_ids(&self) -> NamedIds {
         let offered = self.injections.names_ids;
         let known = self.kept_memory().names_ids.as_ref();
@@ -222,8 +229,8 @@ impl SessionKnowledge {
 
     pub(in crate::guard) fn unusable_reasoning(&self) -> UnusableReasoning<'_> {
         UnusableReasoning {
-            foreign: &self.foreign,
-            is_refused: self.leaves_out_reasoning,
+            places: &self.unusable,
+            before_epoch: self.leaves_out_reasoning.unwrap_or(LeftOut::Stale),
         }
     }
 
@@ -255,8 +262,8 @@ impl SessionKnowledge {
         sent.map_or(self.messages as u32, |sent| sent.planned)
     }
 
-    /// The history after a request with these changes. `replayed`: reasoning of answers before this one is left out
-    /// whatever was sent.
+    /// The history after a request with these changes. `replayed`: reasoning of answers before this place is left out in any
+    /// case.
     pub(in crate::guard) fn continue_history(
         &self,
         conversation: &Conversation,
@@ -267,7 +274,8 @@ impl SessionKnowledge {
             let unknown = self.find_unknown_answer(conversation);
             changes.change_history(&self.history, self.count_sent_messages(), unknown)
         };
-        let resets = self.leaves_out_reasoning || (!changes.are_none(&self.history) && differs());
+        let resets =
+            self.leaves_out_reasoning.is_some() || (!changes.are_none(&self.history) && differs());
         let epoch = match resets {
             true => self.find_next_answer(conversation),
             false => self.history.epoch.max(replayed),
@@ -284,13 +292,14 @@ impl SessionKnowledge {
         }
     }
 
-    /// Whether the session knows how the newest answer was asked for, so that reasoning that goes out is not stale.
+    /// Whether the session knows how the request of the newest answer was sent, so that it can tell whether the reasoning in
+    /// that answer is stale.
     pub fn knows_newest_answer(&self, conversation: &Conversation) -> bool {
         self.find_unknown_answer(conversation).is_none()
     }
 
-    /// The place of the newest answer, if the session does not know how it was asked for: its state is lost or older, or the
-    /// guard was off.
+    /// The place of the newest answer, if the session does not know how the request of that answer was sent: the session's
+    /// state is lost or older, or the guard was off.
     fn find_unknown_answer(&self, conversation: &Conversation) -> Option<u32> {
         if self.sent.is_some() {
             return None;
@@ -316,8 +325,8 @@ impl SessionKnowledge {
         }
     }
 
-    /// Whether the conversation alternates, as it is remembered, or else by the messages before the first injection. `None`
-    /// if there is no injection either: the first cut settles it.
+    /// Whether the roles of the conversation alternate: as the session remembers it, or else by the messages before the
+    /// first injection. `None` if there is neither: then the first cut settles it.
     pub(in crate::guard) fn find_settled_alternation(
         &self,
         conversation: &Conversation,

@@ -1,4 +1,4 @@
-//! Which units go, what stands for them, and what a session remembers of it.
+//! Which units are left out (folded), which note takes their place, and what a session remembers of the cuts.
 
 pub(in crate::guard) mod basis;
 pub(in crate::guard) mod compaction_note;

@@ -10,8 +10,9 @@ use crate::{
     json::text,
 };
 
-/// Said by the model behind a preface at the end of a user message, where another one follows and roles alternate. The
-/// preface is not the model's: models imitate what they see themselves say.
+/// The model's message that is inserted between a preface at the end of a user message and the next user message, if the
+/// profile demands that roles alternate. The preface itself is never a message of the model: models imitate what they see
+/// themselves say.
 const ACKNOWLEDGEMENT: &str = "Understood.";
 
 /// The edits of a fold.
@@ -21,13 +22,13 @@ pub(in crate::guard) struct AppliedFold {
     pub(in crate::guard) messages: usize,
     /// A preface takes their place.
     pub(in crate::guard) prefaced: bool,
-    /// Without the bound messages that stand elsewhere.
+    /// Edits that insert bound messages at their new places are not among them: `order` has these places.
     pub(in crate::guard) edits: Edits,
     pub(in crate::guard) order: MessageOrder,
 }
 
-/// Removes the folded messages, but for all system messages, and puts the preface in their place. `folded` is by unit;
-/// `stands_always`: the preface stands even where nothing is removed.
+/// Removes the messages of folded units, except system messages, and inserts the preface in their place. `folded` has an
+/// entry for each unit. If `stands_always`, then the preface is inserted even if nothing is removed.
 pub(in crate::guard) fn apply_fold(
     view: RequestView<'_>,
     folded: &[bool],
@@ -55,12 +56,13 @@ pub(in crate::guard) fn apply_fold(
     folding
 }
 
-/// Where the preface stands; nowhere by default.
+/// Where the preface is inserted; nowhere by default.
 #[derive(Clone, Copy, Default)]
 struct PrefacePlace {
-    /// It is a paragraph at the end of this message of the user.
+    /// The user message to which the preface is appended as a paragraph.
     paragraph: Option<usize>,
-    /// The author of a new message. The user's is the preface; the model's is a word that parts two messages of the user.
+    /// The author of a message that is inserted. A message of the user is the preface; a message of the model is the
+    /// acknowledgement that separates two user messages.
     author: Option<Author>,
 }
 
@@ -70,7 +72,8 @@ struct RemovedUnits<'a> {
     pinned: usize,
     /// By unit.
     removed: Vec<bool>,
-    /// The same by message, with bound messages that no longer stand where their format takes them.
+    /// For each message, whether it is removed from its place. Bound messages that cannot stay where the client put them are
+    /// included.
     messages: Vec<bool>,
 }
 
@@ -108,11 +111,11 @@ impl<'a> RemovedUnits<'a> {
         let units = self.view.units;
         let last_pinned = self.pinned.checked_sub(1).map(|unit| &units[unit]);
         let user = last_pinned.filter(|unit| unit.kind == UnitKind::User);
-        // System messages stand outside of the turns.
+        // System messages do not belong to the turns.
         let mut kept = (self.pinned..units.len()).filter(|&unit| !self.removed[unit]);
         let tail = kept.find(|&unit| units[unit].kind != UnitKind::System);
         let tail_is_user = tail.is_some_and(|unit| units[unit].kind == UnitKind::User);
-        // Where nothing is removed, two user messages in a row are the client's.
+        // If nothing is removed, then two user messages in a row come from the client, and are not separated.
         let parts_users = tail_is_user && self.has_any();
         let takes_text = |at: &usize| {
             matches!(
@@ -156,7 +159,7 @@ impl<'a> RemovedUnits<'a> {
         if before.is_some_and(|before| conversation.insert_after(before, &new, edits)) {
             return true;
         }
-        // Nothing of the list is pinned.
+        // No pinned message is in the list: the preface is inserted before the first message that is kept.
         let kept = before.map_or(0, |before| before + 1)..self.messages.len();
         let mut kept = kept.filter(|&at| !self.messages[at]);
         kept.next()

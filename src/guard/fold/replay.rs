@@ -1,4 +1,4 @@
-//! The replay: decides which units go and which results are cleared.
+//! The replay: decides which units are left out and which results are cleared.
 //!
 //! A conversation is replayed unit by unit from its start, as its requests came when it grew. A request that is
 //! over its budget is cut once, deeply, so that the provider's cache stays warm until the next cut. The cuts of a request
@@ -57,18 +57,18 @@ pub(in crate::guard) struct ReplayedConversation<'a> {
     pub(in crate::guard) basis: CutBasis,
     /// Raw tokens that the provider has not counted yet.
     pub(in crate::guard) added: u32,
-    /// Raw tokens that the request may have.
+    /// The budget of the request, with its tolerance; raw tokens.
     pub(in crate::guard) high: u32,
 }
 
 impl ReplayedConversation<'_> {
-    /// Whether user and assistant take turns; `None` where nothing has settled it.
+    /// Whether user and assistant alternate; `None` if nothing has settled it.
     pub(in crate::guard) fn alternates(&self) -> Option<bool> {
         self.replay.rules.alternates
     }
 }
 
-/// A conversation on its way through its requests.
+/// A conversation that is being replayed.
 pub(in crate::guard) struct Replay<'a> {
     view: RequestView<'a>,
     knowledge: &'a SessionKnowledge,
@@ -96,7 +96,7 @@ struct Moment {
     visible: VisibleWords,
     /// Raw tokens of the request, the preface apart.
     live: u32,
-    /// The user's newest message, before any step that follows it: nothing of it is old.
+    /// The user's newest message, while no step follows it: nothing of it is old enough to be cleared.
     asked: Option<usize>,
     /// The words of the ledger are not chosen yet since the last cut.
     ledger_is_due: bool,
@@ -109,13 +109,13 @@ struct Moment {
 struct Request {
     /// The unit that it ended at.
     at: usize,
-    /// The first unit that it asks for: these stay.
+    /// The first unit that the request needs: its newest step or message. Units from this one on stay.
     newest: usize,
     /// It is the request that is planned.
     is_last: bool,
 }
 
-/// Replays the conversation and finds the cuts. `alternates`: whether user and assistant take turns, if that is settled.
+/// Replays the conversation and finds the cuts. `alternates`: whether user and assistant alternate, if that is settled.
 pub(in crate::guard) fn replay_conversation<'a>(
     view: RequestView<'a>,
     measured: &MeasuredRequest<'_>,
@@ -178,9 +178,9 @@ pub(in crate::guard) fn count_added_tokens(
 }
 
 impl Replay<'_> {
-    /// Takes up what the session remembers: gives the cuts, if there are any, and the first unit to replay. Requests whose
-    /// cuts are remembered are not replayed, unless they were cut for another window. Nor are those from before unit
-    /// `begun`, with which a course or a summary begins.
+    /// Takes up what the session remembers. Returns the cuts, if there are any, and the first unit to replay. Requests whose
+    /// cuts are remembered are not replayed, unless they were cut for another window. Requests before unit `begun`, the
+    /// first one of a course or behind a summary, are not replayed either.
     fn take_up_cuts(&mut self, basis: CutBasis, begun: Option<usize>) -> (Option<CutState>, usize) {
         let (view, knowledge) = (self.view, self.knowledge);
         let units = view.units;
@@ -247,14 +247,15 @@ impl Replay<'_> {
             }
             self.add_unit(at, at < pinned, &mut now);
             let is_last = at + 1 == units.len();
-            // A request ends with anything but an answer, and late results in a row came with one; the last one as it is.
+            // A request ends with any unit except an answer. Late results in a row came with one request. The last request
+            // ends with the last unit, whatever that is.
             let is_late = |unit: &Unit| unit.kind == UnitKind::Results;
             let goes_on = is_late(unit) && units.get(at + 1).is_some_and(is_late);
             let asks = unit.kind != UnitKind::Assistant && !goes_on;
             if at < from || !(asks || is_last) {
                 continue;
             }
-            // The pinned start is asked with as a whole.
+            // The pinned start was sent in one request.
             if at + 1 < pinned && !is_last {
                 continue;
             }
@@ -312,7 +313,7 @@ impl Replay<'_> {
         }
     }
 
-    /// Leaves the ledger out until the next deep cut. Without facts there is none.
+    /// Leaves the ledger out until the next deep cut, if the request is over its budget. There is no ledger without facts.
     fn drop_ledger(&mut self, at: usize, now: &mut Moment) {
         if self.note.has_facts && self.over(at, now) > 0 {
             now.state.bare = true;
@@ -320,8 +321,8 @@ impl Replay<'_> {
         }
     }
 
-    /// Chooses the words of the ledger if there was a cut since they were chosen. The words of all cuts but the last are never
-    /// sent, so that none are chosen for them.
+    /// Chooses the words of the ledger if there was a cut since the last choice. Only the ledger of the last cut is ever
+    /// sent, so no words are chosen for the cuts before it.
     fn settle_ledger(&self, now: &mut Moment) {
         if std::mem::take(&mut now.ledger_is_due) {
             now.state.words = self.choose_ledger_words(now);
@@ -331,7 +332,7 @@ impl Replay<'_> {
     /// Adds the next unit to the conversation.
     fn add_unit(&self, at: usize, is_pinned: bool, now: &mut Moment) {
         let (unit, is_kept) = (&self.view.units[at], !now.state.folded[at]);
-        // Of the units before a course, only a question of the user may still go, if it stayed.
+        // Of the units before a course or a summary, only a question of the user that was kept may still be left out.
         let is_open = at >= self.note.begins || unit.is_user();
         let may_go = is_kept && !is_pinned && !unit.stays && is_open;
         if is_kept && !may_go && is_open && unit.is_user() && self.gets_smaller(at, at) {

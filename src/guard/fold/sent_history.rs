@@ -1,16 +1,19 @@
-//! What the proxy puts, takes or changes in the part of a conversation that was sent before, as digests; and the *epoch*, the
-//! first answer that was made under it.
+//! Digests of what the proxy adds, removes or changes in the part of a conversation that was sent before; and the *epoch*,
+//! the first answer that was made under these changes.
 //!
-//! Newer models bind their reasoning to all that stood before it. Reasoning made before the newest change by the proxy
-//! is stale: one provider refuses it, another leaves it out. All that was made since stays, byte for byte.
+//! Newer models bind their reasoning to everything before it in the prompt. Reasoning that was made before the newest change
+//! by the proxy is stale: one provider refuses it, another leaves it out. Reasoning that was made since then stays, byte for
+//! byte.
 //!
-//! Whatever changes the part already sent moves the digests, and with them the epoch. So a mechanism of the guard is right
-//! without knowing of reasoning. But the replay counts the tokens of reasoning: deep cuts and early clearing call
-//! `Replay::drop_reasoning` for that. Edits that are made after [`SentChanges::collect`] are not seen.
+//! Whatever the proxy changes in the part already sent changes the digests, and changed digests move the epoch. So a
+//! mechanism of the guard need not know about reasoning. Only the replay counts the tokens of reasoning: deep cuts and early
+//! clearing call `Replay::drop_reasoning` to take them off. Edits that are made after [`SentChanges::collect`] are not part
+//! of the digests.
 //!
-//! An epoch never falls. So nothing is put back, and the reasoning that is kept is always that of the newest answers.
+//! The epoch never moves back to an earlier answer. So reasoning that was left out never comes back, and the reasoning that
+//! is kept is always that of the newest answers.
 //!
-//! The client's own bytes are not part of the digests: what the client changes is not for the proxy to judge.
+//! The client's own bytes are not part of the digests: the proxy does not judge what the client changes.
 
 use serde::{Deserialize, Serialize};
 
@@ -34,16 +37,17 @@ use crate::{
 /// Digests of what the proxy changed in the last request, and the first answer made under it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SentHistory {
-    /// Of what stands before the messages: edits of the system text and of the client's tools, and the proxy's tools.
+    /// Digest of the changes before the messages: edits of the system text and of the client's tools, and the tools that the
+    /// proxy adds.
     head: u64,
-    /// Of the messages.
+    /// Digest of the edits of messages.
     edits: ChangeDigest,
-    /// Of prompts, rounds, calls and texts that were put back.
+    /// Digest of the prompts, tool rounds, calls and texts that were put back.
     records: ChangeDigest,
-    /// The first answer that was made under it.
+    /// The first answer that was made under these changes.
     pub(in crate::guard) epoch: AnswerPlace,
-    /// The place of the first answer behind the newest cut of the replay. The replay begins with it, so that every process
-    /// finds the same cuts; the epoch may be later.
+    /// The place of the first answer behind the newest cut of the replay. The next replay begins with this place, so that
+    /// every process finds the same cuts; the epoch may be later.
     pub(in crate::guard) replayed: u32,
 }
 
@@ -59,14 +63,14 @@ pub(in crate::guard) struct SentChanges {
     head: u64,
     edits: Vec<SentChange>,
     records: Vec<SentChange>,
-    /// The newest answer, which goes out for the first time, is changed, or something stands directly before it that was
-    /// not sent with its request, so that reasoning in it is stale.
+    /// The newest answer, which is sent back for the first time, is edited, or something is inserted directly before it that
+    /// was not in its own request. The reasoning in this answer is then stale.
     changes_newest_answer: bool,
 }
 
 impl SentHistory {
-    /// Leaves out all reasoning made before `answer`: the provider dropped some of it, and what stands behind that with it,
-    /// as it would in each request that has it.
+    /// Moves the epoch to `answer`, so that all reasoning made before it is left out. One reason is a provider that dropped
+    /// some of this reasoning, and with it the reasoning behind it: it would drop the same in every request that has it.
     pub fn begin_with(&mut self, answer: AnswerPlace) {
         self.epoch = self.epoch.max(answer);
     }
@@ -76,8 +80,9 @@ impl SentHistory {
         self.epoch.place
     }
 
-    /// The same for a request that begins with a summary of what `sent` had before `boundary`, so that no reasoning behind that
-    /// is stale; `None` if there was a change behind it, or if the system text or the tools differ.
+    /// Returns this history for a request that begins with a summary of what `sent` had before `boundary`, so that no
+    /// reasoning behind the boundary is stale. `None` if the proxy changed something behind the boundary, or if its changes
+    /// to the system text or to the tools differ.
     pub(in crate::guard) fn go_on_behind(self, sent: &Self, boundary: u32) -> Option<Self> {
         let goes_on = self.head == sent.head && sent.epoch.place <= boundary;
         goes_on.then_some(Self {
@@ -87,7 +92,7 @@ impl SentHistory {
         })
     }
 
-    /// Moves the epoch from the end of the last request to where its answer stands now.
+    /// Moves the epoch from the end of the last request, `from`, to the place `to`, where the answer to that request is now.
     pub fn realign(&mut self, from: u32, to: u32) {
         for place in [&mut self.epoch.place, &mut self.replayed] {
             if *place >= from {
@@ -131,8 +136,8 @@ impl ChangeDigest {
 }
 
 impl SentChanges {
-    /// `edits`: all of the guard's, without those by which records are put back. `sent`: messages of the last request,
-    /// without system messages.
+    /// Collects the changes of a request. `edits`: all edits of the guard, without those that put records back. `sent`: the
+    /// number of messages of the last request, without system messages.
     pub(in crate::guard) fn collect(
         view: RequestView<'_>,
         edits: &Edits,
@@ -205,8 +210,9 @@ impl SentChanges {
         had_none && self.is_empty()
     }
 
-    /// Whether anything differs in the part that was sent before, the first `sent` messages. `unknown`: the place of the
-    /// newest answer if nobody knows how it was asked for; any change before it may be new.
+    /// Whether this request differs from the last one in the part that was sent before: the first `sent` messages.
+    /// `unknown`: the place of the newest answer, if it is not known how the request of that answer was sent; any change
+    /// before it may then be new.
     pub(in crate::guard) fn change_history(
         &self,
         before: &SentHistory,
@@ -242,7 +248,8 @@ fn find_edited_item(conversation: &Conversation, edit: &Edit) -> usize {
     conversation.find_item_at(last)
 }
 
-/// Digests what an edit makes of a message. The byte where it stands is not part of it: cache markers before it come and go.
+/// Digests what an edit makes of a message. The byte position of the edit is not part of the digest: cache markers before it
+/// come and go.
 fn digest_edit(conversation: &Conversation, item: Option<&Item>, edit: &Edit) -> u128 {
     let blocks = item.map_or(&[][..], |item| conversation.blocks_of(item));
     let before = blocks.partition_point(|block| block.span.start <= edit.span.start);

@@ -1,8 +1,8 @@
 //! The rare words of a conversation, and what each of them is worth to keep in sight.
 //!
-//! A word is a name, a path or a number: what a model refers back to. Nine tenths of what recorded sessions
-//! refer back to was said by the model itself, so a word counts by the answers that held it, and by how long ago it
-//! was last mentioned. Text without such words (Chinese, Japanese) counts pairs of neighbouring characters.
+//! A word is a name, a path or a number: what a model refers back to. The model itself said nine tenths of what recorded
+//! sessions refer back to, so a word is worth more the more answers contain it, and the more recently it was mentioned. In
+//! text without such words (Chinese, Japanese), each pair of neighbouring characters is a word.
 
 use std::collections::HashMap;
 
@@ -16,16 +16,16 @@ use crate::{
     json::{scan::Span, text::TextWalk},
 };
 
-/// Bytes of a name or path, at least; digits of a number, at least.
+/// Fewest bytes of a name or path, and fewest digits of a number.
 const NAME_BYTES: usize = 6;
 const NUMBER_DIGITS: usize = 3;
-/// A word is rare where it stands in at most so many messages, or in at most this part of them.
+/// A word is rare if at most this many messages contain it, or at most one part in this many of all messages.
 const RARE_MESSAGES: u32 = 8;
 const RARE_PART: u32 = 4;
 /// What a word is worth that no answer held, and the most answers that count.
 const BASE_WORTH: f64 = 0.3;
 const MAX_ANSWERS: u32 = 3;
-/// Messages since the last mention, at least.
+/// A word counts as mentioned at least this many messages ago.
 const LEAST_AGE: u32 = 4;
 
 /// A word of the conversation, by its index.
@@ -40,7 +40,7 @@ struct WordUse {
     answers: u32,
     /// The newest message that holds it.
     newest: u32,
-    /// Where it stands in the body first; nothing for a pair of characters.
+    /// Its first place in the body; `None` for a pair of characters.
     span: Option<Span>,
 }
 
@@ -135,8 +135,8 @@ impl Vocabulary {
         }
         words.sort_unstable();
         words.dedup();
-        // A word that an edit cut in two may be a word of another message: it would count from then on, and not
-        // before.
+        // An edit may leave a part of a word, which may be a word of another message. The part would count from the moment
+        // at which that message is read, and not before. So only the message's own words count.
         let own = self.words_of(message);
         words.retain(|word| own.binary_search(word).is_ok());
         words
@@ -154,14 +154,14 @@ impl Vocabulary {
         (BASE_WORTH + f64::from(word.answers.min(MAX_ANSWERS))) / (root * root.sqrt())
     }
 
-    /// Where a name, path or number stands in the body.
+    /// The first place of a name, path or number in the body; `None` for a pair of characters.
     pub(in crate::guard) fn span_of(&self, id: WordId) -> Option<Span> {
         self.uses[id as usize].span
     }
 }
 
-/// The texts of a message that can hold words: its own, and names and arguments of its calls. A system message that
-/// is bound to the one before it holds none: a session remembers no place in it, and it never goes.
+/// The texts of a message that can hold words: its own, and names and arguments of its calls. A system message that is bound
+/// to the one before it has no such text: a session remembers no place in it, and it is never left out.
 fn list_texts<'c>(
     conversation: &'c Conversation,
     item: &'c Item,
@@ -175,7 +175,8 @@ fn list_texts<'c>(
     texts.chain(calls).filter(|_| !item.is_bound)
 }
 
-/// Names the hash of every word of a text as it is spelled in JSON, and where it lies in it.
+/// Calls `each` with the hash of every word of a text as JSON spells it, and with the word's place in the text: `None` for a
+/// pair of characters.
 fn scan_words(raw: &[u8], each: &mut impl FnMut(u64, Option<(usize, usize)>)) {
     let mut at = 0;
     // The Chinese or Japanese character before, for pairs.
@@ -194,7 +195,7 @@ fn scan_words(raw: &[u8], each: &mut impl FnMut(u64, Option<(usize, usize)>)) {
                 if len >= NAME_BYTES {
                     each(xxh3_64(&raw[at..at + len]), Some((at, at + len)));
                 } else {
-                    // A number may stand within.
+                    // The rest may contain a number.
                     len = raw[at..at + len]
                         .iter()
                         .position(u8::is_ascii_digit)

@@ -32,13 +32,13 @@ pub enum ConversationRule {
     UserFirst,
     /// No two user messages in a row.
     AdjacentUsers,
-    /// No two assistant messages in a row, but in a format that takes them for one answer.
+    /// No two assistant messages in a row, except in a format that takes them for one answer.
     AdjacentAssistants,
     /// No user message follows a tool result.
     UserAfterTool,
     /// The last message is not the assistant's.
     EndsWithAssistant,
-    /// A bound system message follows a user message or a tool result, and is the last or before the assistant's.
+    /// A bound system message follows a user message or a tool result, and is the last or before an assistant message.
     BoundSystem,
     /// The running turn begins with thinking: `guard::running_turn`.
     TurnThinking,

@@ -1,9 +1,9 @@
-//! The order of the messages that stay, and where bound messages stand in it.
+//! The order of the messages that stay, and the places of bound messages in it.
 //!
 //! A bound message (a system entry in the midst of the list) is valid only behind a message of the user or a result, and
-//! before an answer or at the end. It never goes. Where the messages around it go, it stands at the next place that its
-//! format allows, so that bound messages keep their order, and stay where they are until the next cut. Several in a row
-//! are one to the provider.
+//! before an answer or at the end. It is never left out. If the messages around it are, it moves to the next place that its
+//! format allows. Bound messages keep their order, and stay where they are until the next cut. The provider takes several in
+//! a row for one.
 
 use crate::{
     conversation::{Author, Conversation, edit::Edits},
@@ -17,7 +17,7 @@ pub(in crate::guard) struct MessageOrder {
     moved: Vec<MovedMessage>,
 }
 
-/// A bound message that stands elsewhere than the client put it.
+/// A bound message that is at another place than where the client put it.
 #[derive(Clone, Copy, Debug)]
 struct MovedMessage {
     from: usize,
@@ -31,13 +31,13 @@ struct OrderInMaking<'a> {
     order: MessageOrder,
     /// Bound messages without a place so far.
     waiting: Vec<usize>,
-    /// The last message that is no system message.
+    /// The last message that is not a system message.
     last: Option<OutlineItem>,
 }
 
 impl MessageOrder {
-    /// Arranges what is not `removed`, with a preface before message `preface.0` by the author `preface.1`. Adds to
-    /// `removed` the bound messages that do not stand where the client put them.
+    /// Arranges the messages that are not `removed`, with the preface `preface.1` before message `preface.0`. Adds to
+    /// `removed` the bound messages that are not where the client put them.
     pub(in crate::guard) fn arrange(
         conversation: &Conversation,
         removed: &mut [bool],
@@ -69,8 +69,8 @@ impl MessageOrder {
         making.order
     }
 
-    /// Puts the moved messages where they stand now: behind what is inserted at their places so far. Their cache
-    /// markers are unset, since markers must not change their order.
+    /// Inserts the moved messages at their new places, behind what is inserted there so far. Their cache markers are unset,
+    /// since markers must not change their order.
     pub(in crate::guard) fn insert_moved(&self, conversation: &Conversation, edits: &mut Edits) {
         for moved in &self.moved {
             conversation.repeat_behind(moved.behind, moved.from, edits);
@@ -78,7 +78,7 @@ impl MessageOrder {
         }
     }
 
-    /// The bound messages that stand elsewhere, each with the message before it now.
+    /// Lists the bound messages that have moved, each with the message before it now.
     pub(in crate::guard) fn list_moved(&self) -> impl Iterator<Item = (usize, usize)> {
         self.moved.iter().map(|moved| (moved.from, moved.behind))
     }
@@ -116,8 +116,8 @@ impl OrderInMaking<'_> {
         }
     }
 
-    /// The first waiting message that stands between the same messages as in the client's list. It stays there, even if no
-    /// rule known here allows it.
+    /// Finds the first waiting message that is still between the same messages as in the client's list. It stays there, even
+    /// if no rule known here allows it.
     fn find_untouched(&self, next: Option<OutlineItem>) -> usize {
         let Some(OutlineItem::Client(before)) = self.last else {
             return self.waiting.len();

@@ -1,4 +1,4 @@
-//! What may stand where in a conversation, and whether a plan keeps to it.
+//! Which messages may be where in a conversation, and whether a plan keeps to these rules.
 
 pub mod lint;
 pub(in crate::guard) mod message_order;

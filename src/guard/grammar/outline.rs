@@ -29,7 +29,7 @@ impl OutlineItem {
     pub(super) fn is_bound(self, conversation: &Conversation) -> bool {
         match self {
             Self::Client(at) => conversation.items[at].is_bound,
-            // A prompt that stands as a system message.
+            // A prompt that is a system message.
             Self::Injected(author) => author.is_system(),
             _ => false,
         }

@@ -1,7 +1,7 @@
-//! Where an injected prompt may stand, and which message may follow which: by the profile.
+//! Decides by the profile where a prompt may be injected, and which message may follow which.
 //!
-//! A prompt never stands in a system message of the client or in an answer. It is added to a client's message only where the
-//! message's own text stays untouched.
+//! A prompt is never put into a system message of the client or into an answer. It is added to a client's message only if
+//! the message's own text stays untouched.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ use crate::{
     json::text::is_decodable,
 };
 
-/// Precedes a prompt at the end of a tool result, and tells it from the tool's output.
+/// Precedes a prompt at the end of a tool result, and separates it from the tool's output.
 pub(in crate::guard) const LABEL: &str =
     "[From here on by the context guard between client and model, not output of the tool]";
 
@@ -32,11 +32,11 @@ pub(in crate::guard) enum PromptPlacement {
     System,
 }
 
-/// Whether a prompt can be added at the end of a conversation: not after a prefilled answer, nor after a step that is
-/// not answered whole, or with which the server is not done.
+/// Whether a prompt can be added at the end of a conversation. It cannot follow a prefilled answer, nor a step with a
+/// missing result or with a call that the server still runs.
 ///
-/// Where the profile allows no user message after a tool result, a prompt waits for the next user message unless it
-/// is `urgent`. `alternates` is [`crate::guard::GuardMemory::alternates`].
+/// If the profile allows no user message after a tool result, a prompt waits for the next user message unless it is
+/// `urgent`. `alternates` is [`crate::guard::GuardMemory::alternates`].
 pub fn may_prompt(
     conversation: &Conversation,
     profile: &Profile,
@@ -83,7 +83,7 @@ pub(in crate::guard) fn find_prompt_placement(
     (is_separate || accepts_text(conversation, at)).then_some(place)
 }
 
-/// Whether the server still runs something in the turn of message `at`: then it takes results alone.
+/// Whether the server still runs something in the turn of message `at`: it then accepts nothing but results.
 pub(in crate::guard) fn is_server_at_work(conversation: &Conversation, at: usize) -> bool {
     let turn = conversation.items[..=at].iter().rev();
     let turn = turn.take_while(|item| item.author != Author::User);
@@ -96,13 +96,13 @@ pub(in crate::guard) fn is_server_at_work(conversation: &Conversation, at: usize
     ids(LinkKind::Use).any(|id| !done.contains(&id))
 }
 
-/// Whether a system message may stand behind message `at`, the user's or a result: as the last, or before an answer.
+/// Whether a system message may follow message `at`, the user's or a result: as the last message, or before an answer.
 fn accepts_system(conversation: &Conversation, at: usize) -> bool {
     let next = conversation.items.get(conversation.find_last_bound(at) + 1);
     next.is_none_or(|next| next.author == Author::Model)
 }
 
-/// Whether a message by `now` may stand directly after one by `before`.
+/// Whether a message by `now` may directly follow one by `before`.
 pub(crate) fn can_follow(before: Author, now: Author, profile: &Profile) -> bool {
     let accepts = match (before, now) {
         (Author::User, Author::User) | (Author::Model, Author::Model) => profile.adjacent_users,

@@ -1,12 +1,12 @@
 //! Whether user and assistant alternate in a conversation, and the profile that follows from it.
 //!
-//! The chat templates of many open models refuse two user or two assistant messages in a row, and a server with such
-//! a template is often configured with a profile that accepts both. So where the conversation that came in
-//! alternates, the request that goes out alternates too, whatever the profile says.
+//! The chat templates of many open models refuse two user or two assistant messages in a row, and a server with such a
+//! template is often configured with a profile that accepts both. If the conversation that came in alternates, the request
+//! that is sent therefore alternates too, whatever the profile says.
 //!
-//! This is judged once, by the messages before the first cut or injection, and remembered: so a later double message
-//! moves no prefix. In a conversation that alternates, a prompt joins the user message before it, and a preface joins
-//! the first user message.
+//! This is judged once, by the messages before the first cut or injection, and remembered. A later double message therefore
+//! changes no prefix. In a conversation that alternates, a prompt joins the user message before it, and a preface joins the
+//! first user message.
 //!
 //! Some templates ignore steps of tool calls, and so accept no prompt after a result. Most agents' conversations fit
 //! such a template, so the proxy assumes one only after a refusal, for the session.
@@ -53,7 +53,7 @@ pub(crate) fn alternates_without_steps(conversation: &Conversation) -> bool {
         && pairs.all(|pair| !(pair[0].is_tool() && pair[1] == Author::User))
 }
 
-/// The profile in the grammar of the format, with the rule that roles alternate where the conversation does.
+/// The profile by the rules of the format, and with the rule that roles alternate if the conversation `alternates`.
 pub(in crate::guard) fn resolve_profile(
     format: Format,
     profile: &Profile,
@@ -80,8 +80,8 @@ pub(crate) fn resolve_profile_at_end(
     resolve_profile(conversation.format, profile, Some(known))
 }
 
-/// The profile for a summary request, which ends with a user message after the conversation. It allows none directly
-/// after a tool result where the conversation has none.
+/// The profile for a summary request, which ends with a user message after the conversation. If the conversation alternates
+/// and has no user message directly after a tool result, the profile allows none there.
 pub(crate) fn resolve_profile_for_request(
     conversation: &Conversation,
     profile: &Profile,

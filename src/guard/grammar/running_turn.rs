@@ -12,8 +12,8 @@ use crate::{
     },
 };
 
-/// Whether the rule holds for a request. A model that refuses thinking for what was changed before it does not have
-/// this rule.
+/// Whether the rule applies to a request. It does not apply to a model that refuses thinking if something before the
+/// thinking was changed.
 fn is_bound(conversation: &Conversation, profile: &Profile) -> bool {
     profile.past_reasoning == PastReasoning::Read && conversation.begins_turns_with_thinking()
 }
@@ -31,7 +31,7 @@ fn begins_with_thinking(conversation: &Conversation, item: &Item) -> bool {
     first.is_some_and(|block| matches!(block.kind, BlockKind::Reasoning(_)))
 }
 
-/// Of each unit, whether it begins with thinking; empty where the rule does not hold.
+/// For each unit, whether it begins with thinking; empty if the rule does not apply.
 pub(in crate::guard) fn find_thinking_units(view: RequestView<'_>) -> Vec<bool> {
     if !is_bound(view.conversation, view.policy.profile) {
         return Vec::new();
@@ -42,7 +42,7 @@ pub(in crate::guard) fn find_thinking_units(view: RequestView<'_>) -> Vec<bool> 
     begins.collect()
 }
 
-/// Whether the running turn of an outline begins with an answer that has no thinking before it.
+/// Whether the running turn of an outline begins with an answer that does not begin with thinking.
 pub(in crate::guard) fn begins_bare(
     conversation: &Conversation,
     items: &[OutlineItem],
@@ -61,7 +61,7 @@ pub(in crate::guard) fn begins_bare(
         OutlineItem::Client(at) | OutlineItem::ClientWithCalls(at, _) => {
             !begins_with_thinking(conversation, &conversation.items[at])
         }
-        // An answer of a round is put back as the model gave it.
+        // An injected answer of a tool round is put back as the model made it.
         _ => false,
     })
 }

@@ -1,5 +1,5 @@
-//! What stays of rounds that are no longer sent: digests of those blocks that the client got, joined with the answer
-//! after them. They insert nothing, and take the blocks out of the answer that the client echoes.
+//! What is kept of tool rounds that are no longer sent: the digests of those blocks that the client got, joined with the
+//! answer after them. The digests insert nothing. By them, the blocks are removed from the answer that the client echoes.
 
 use crate::{
     conversation::Format,
@@ -9,30 +9,30 @@ use crate::{
     },
 };
 
-/// Blocks of one round that are remembered. A model gives a few.
+/// Blocks of one round that are remembered. A model usually makes a few.
 const MAX_BLOCKS: usize = 64;
-/// The newest records, of which something is kept where their messages are left out.
+/// How many of the newest records are kept in part although their messages are left out.
 const MAX_RETURNING: usize = 64;
 
-/// What stays of a round; `None` where the client has none of its blocks.
+/// Keeps the digests of a round that is no longer sent; `None` if the client has none of its blocks.
 pub fn drop_round(format: Format, messages: &[InjectedMessage]) -> Option<InjectionContent> {
     let json: Vec<&str> = messages.iter().map(|message| &*message.json).collect();
     drop_messages(format, &json)
 }
 
-/// The same of the round's messages, as JSON objects.
+/// The same for a round's messages as JSON objects.
 pub fn drop_messages(format: Format, messages: &[&str]) -> Option<InjectionContent> {
     let indexed = format.index_items(messages)?;
     let mut blocks: Vec<u128> = digest_repeatable_blocks(&indexed).collect();
     blocks.truncate(MAX_BLOCKS);
     let mut items = indexed.items.iter();
-    // In chat completions reasoning stands beside the blocks.
+    // In chat completions reasoning is a member of the message, not a block.
     let has_any = !blocks.is_empty() || items.any(|it| indexed.measure_reasoning(it).is_some());
     has_any.then_some(InjectionContent::DroppedRound { blocks })
 }
 
-/// What stays of a record where its course ended or nothing is added: digests of a round, and in Responses a call beside
-/// the client's.
+/// What is kept of a record if its course ended or recovery adds nothing: the digests of a round, and in Responses the calls
+/// next to the client's and the hidden places.
 pub fn drop_record(format: Format, record: &InjectionRecord) -> Option<InjectionRecord> {
     let what = match &record.what {
         InjectionContent::Round(messages) => drop_round(format, messages),
@@ -54,16 +54,17 @@ pub fn drop_record(format: Format, record: &InjectionRecord) -> Option<Injection
     what.map(|what| InjectionRecord { place, what })
 }
 
-/// Whether something is kept of record `at` of `count`, although its message is left out. The message may come back, if a
-/// later request finds other cuts or has no course. In Messages and Responses its reasoning is then refused beside what the
-/// client never got, or without the call that followed it. Only the newest records are kept, so that states stay small.
+/// Whether something of record `at` of `count` is kept although its message is left out. The message may come back if a
+/// later request finds other cuts or has no course. In Messages and Responses its reasoning is then refused if it is next to
+/// what the client never got, or without the call that followed it. Only the newest records are kept, so that states stay
+/// small.
 pub const fn may_return(format: Format, at: usize, count: usize) -> bool {
     format.rules().reasoning.needs_neighbours() && at + MAX_RETURNING >= count
 }
 
-/// What stays of the records if none of their rounds is sent: after the end of their course, or without recovery's
-/// additions. `boundary`: the first message that is kept, counted without system messages. Of records before it only those
-/// stay that [`may_return`].
+/// What is kept of the records if none of their rounds is sent: after the end of their course, or without recovery's
+/// additions. `boundary`: the first message that is kept, counted without system messages. Records before it are dropped,
+/// except those for which [`may_return`] is true.
 pub fn end_records(
     format: Format,
     records: &[InjectionRecord],
@@ -79,8 +80,8 @@ pub fn end_records(
     kept
 }
 
-/// What [`drop_record`] leaves of a record behind those that are `kept`. The text of a round stays if something else of the
-/// round is kept.
+/// What [`drop_record`] keeps of a record behind those that are `kept`. The digest of a round's text is kept if something
+/// else of the round is.
 pub fn drop_record_after(
     format: Format,
     record: &InjectionRecord,

@@ -1,9 +1,9 @@
-//! Puts records into an answer that the client echoes: proxy-executed calls and texts that the client never saw. Text
-//! and thinking that stand in a round before the answer are removed from it. An answer with nothing but thinking of
-//! rounds keeps its last block here; `placed_injections.rs` leaves it out as a whole where it may.
+//! Puts records into an answer that the client echoes: proxy-executed calls and texts that the client never saw. Text and
+//! thinking that a tool round before the answer has already are removed from the answer. An answer that has nothing but
+//! thinking of rounds keeps its last block here; `placed_injections.rs` leaves the whole answer out if it may.
 //!
-//! A record is left out whole where it cannot be put in without touching the client's text: the answer has other
-//! calls than it had, a text has half a surrogate pair, or a part has a cache breakpoint.
+//! A record is left out whole if it cannot be put in without changing the client's text: the answer has other calls than it
+//! had, a text has half a surrogate pair, or a part has a cache breakpoint.
 
 mod echoed_answer;
 mod repeated_blocks;
@@ -35,18 +35,18 @@ pub(in crate::guard) struct Echo {
     pub(in crate::guard) results: u32,
     /// Raw tokens of injected calls, results and text.
     pub(in crate::guard) tokens: u32,
-    /// Raw tokens of removed text, which stands in a round.
+    /// Raw tokens of removed text, which a round before the answer has already.
     pub(in crate::guard) spared: u32,
     /// Records that could not be put in.
     pub(in crate::guard) left_out: usize,
-    /// A call or a text stands elsewhere than the model wrote it.
+    /// A call is at another place than where the model wrote it, or a text could not be put there.
     pub(in crate::guard) moved: bool,
-    /// Calls go back without the ids by which the provider knows their reasoning.
+    /// Calls are sent without the ids by which the provider knows their reasoning.
     pub(in crate::guard) drops_ids: bool,
 }
 
 /// Puts the records of an answer into message `at`. `before`: the digests of the blocks of the rounds before the answer;
-/// `None` if no rounds stand there, so that nothing of theirs is removed. `drops_reasoning`: all other reasoning goes too.
+/// `None` if there are no rounds, so that nothing of them is removed. `drops_reasoning`: all other reasoning is removed too.
 pub(in crate::guard) fn edit_echo(
     conversation: &Conversation,
     at: usize,
@@ -66,7 +66,7 @@ pub(in crate::guard) fn edit_echo(
     };
     let reasoning = conversation.format.rules().reasoning;
     if drops_reasoning && (repeated.are_all() || reasoning.is_beside_blocks()) {
-        // Reasoning stands beside the content, or is all of it.
+        // The reasoning is a member next to the content, or it is the whole content.
         conversation.leave_out_reasoning(message, &mut echo.edits);
         if repeated.are_all() {
             echo.left_out += records.len();
@@ -159,8 +159,8 @@ fn weigh_step(
 }
 
 impl Echo {
-    /// Puts calls between the client's of message `at`, of which some blocks are `removed`, and their results after it.
-    /// Returns false where calls and results do not pair.
+    /// Puts calls between the client's calls of message `at`, and their results after the message. `removed`: the blocks
+    /// that are removed from the message. Returns false if calls and results do not pair.
     fn add_calls(
         &mut self,
         at: usize,
@@ -223,7 +223,7 @@ impl Echo {
         }
     }
 
-    /// Removes the text of the round, and inserts texts after their numbers of characters.
+    /// Removes the text that the round has already, and inserts each `added` text after its number of characters.
     fn edit_text(
         &mut self,
         answer: &EchoedAnswer<'_>,
@@ -258,7 +258,7 @@ impl Echo {
         };
         let joined: String = added.iter().map(|(_, text)| *text).collect();
         let joined = [(0, joined.as_str())];
-        // One string takes the place of a null.
+        // A null is replaced with one string, so the texts are joined.
         let added = match answer.is_null() && !added.is_empty() {
             true => &joined,
             false => added,

@@ -1,4 +1,4 @@
-//! Fills the gap between two of the client's messages with prompts and whole turns.
+//! Fills the gap between two of the client's messages with prompts, tools and whole tool rounds.
 
 use std::borrow::Cow;
 
@@ -27,20 +27,20 @@ pub(in crate::guard) struct GapPart {
 /// Everything injected between two messages.
 #[derive(Default)]
 pub(in crate::guard) struct GapContents {
-    /// What stands before the system messages behind the message before the gap.
+    /// What is inserted directly behind the message before the gap, before the system messages that follow it.
     pub(in crate::guard) prompts: GapPart,
-    /// What stands behind them, from the first answer on: that came after them.
+    /// What is inserted behind those system messages: everything from the first answer on, which was made after them.
     pub(in crate::guard) turns: GapPart,
     /// Raw tokens.
     pub(in crate::guard) tokens: u32,
     /// Text added at the end of the tool result before the gap.
     pub(in crate::guard) block: TextSizes,
-    /// The tools that an entry among the messages brings.
+    /// The tools in an entry among the injected messages.
     pub(in crate::guard) tools: ToolSet,
-    /// Whether a round is among the messages.
+    /// Whether a round is among the injected messages.
     pub(in crate::guard) round: bool,
-    /// Of the rounds, see [`injected_turns::InjectedTurn::blocks`]. Those of dropped rounds are among them: they must
-    /// not stand beside those of the last answer either.
+    /// Digests of the blocks of the rounds, see [`injected_turns::InjectedTurn::blocks`]; also of dropped rounds, whose
+    /// blocks must not be sent next to those of the last answer either.
     pub(in crate::guard) blocks: Vec<u128>,
     /// Records that could not be added.
     pub(in crate::guard) left_out: usize,
@@ -76,8 +76,8 @@ impl<'a> Gap<'a> {
         }
     }
 
-    /// Adds a prompt, tools or a turn, which `drops_reasoning` if its own is stale. Returns whether it can stand here: only
-    /// after a user message or a tool result.
+    /// Adds a prompt, tools or a tool round. `drops_reasoning`: the reasoning of the round is stale and is left out. Returns
+    /// whether it could be added: it must follow a user message or a tool result.
     pub(in crate::guard) fn add_content(
         &mut self,
         what: &InjectionContent,
@@ -99,7 +99,7 @@ impl<'a> Gap<'a> {
         }
     }
 
-    /// Their tokens are counted with the list of tools, wherever they stand.
+    /// Adds an entry with tools. It adds no tokens: tools are counted with the list of tools, wherever they are sent.
     fn add_tools(&mut self, set: ToolSet, json: &str) -> bool {
         let view = self.view;
         let format = view.conversation.format;
@@ -183,7 +183,7 @@ impl<'a> Gap<'a> {
         inserted
     }
 
-    /// Inserts messages. Returns false where they cannot stand here, or one may not follow the message before it.
+    /// Inserts messages. Returns false if they are not valid here, or if a message may not follow the one before it.
     fn insert_messages(&mut self, items: &[OutlineItem], new: &NewItems<'_>, tokens: u32) -> bool {
         let profile = self.view.policy.profile;
         let before = self.view.item(self.before);
@@ -193,13 +193,14 @@ impl<'a> Gap<'a> {
             if !prompt_placement::can_follow(last, role, profile) {
                 return false;
             }
-            // A system message stands between a message and the answer to it.
+            // A system message may be between a message and the answer to it.
             if !role.is_system() {
                 last = role;
             }
         }
         let next_can_follow = match self.next {
-            // A rule that the client's two messages break does not hold here; any other one does.
+            // If the last author is still that of the message before the gap, then the gap breaks no rule that the client's
+            // two messages do not break.
             Some(next) => {
                 last == before.author || prompt_placement::can_follow(last, next, profile)
             }

@@ -1,5 +1,5 @@
-//! Reads injected turns by the same index as the client's messages, so that their tokens count alike. Only whole
-//! turns are put back.
+//! Reads injected tool rounds with the same index as the client's messages, so that their tokens count alike. Only whole
+//! rounds are put back.
 
 use crate::{
     conversation::Author,
@@ -13,19 +13,19 @@ use crate::{
     },
 };
 
-/// The messages of an injected turn.
+/// The messages of an injected tool round.
 #[derive(Clone, Debug)]
 pub(in crate::guard) struct InjectedTurn {
     pub(in crate::guard) items: Vec<OutlineItem>,
     /// Raw tokens.
     pub(in crate::guard) tokens: u32,
-    /// Those of its reasoning.
+    /// Raw tokens of its reasoning.
     pub(in crate::guard) reasoning_tokens: u32,
-    /// Digests of the blocks of its answers that the client has too: thinking, and whatever the server made.
+    /// Digests of the blocks of its answers that the client has too: thinking, and the blocks that the server made.
     pub(in crate::guard) blocks: Vec<u128>,
 }
 
-/// Reads a recorded turn. `None` where a message is not what the record says, or a call has no result.
+/// Reads a recorded tool round. `None` if a message is not what the record says, or a call has no result.
 pub(in crate::guard) fn parse_turn(
     recorded: &[InjectedMessage],
     view: RequestView<'_>,

@@ -1,12 +1,12 @@
 //! What the proxy injects into a session's conversation: prompts, rounds of its tools, a course, a summary.
 //!
-//! A record that was sent once is put back at its place in every later request of the course, so that the prefix
-//! stays the same and the model sees its own calls. Records are never made from another session's texts.
+//! A record that was sent once is put back at its place in every later request of the course, so that the prefix stays the
+//! same and the model sees its own calls. Records are never made from another session's texts.
 //!
-//! A place is a count of the client's messages without system messages. A record goes with the messages around it
-//! when they are folded. A client that removes remarks from its last message moves the newest places: the session
-//! corrects them where it takes over a state. Records end with their course, reminders do not. Of rounds before an
-//! answer that stays, digests are kept (see [`crate::guard::inject::dropped_rounds`]).
+//! A place is a count of the client's messages without system messages. A record is left out with the messages around it
+//! when they are folded. A client that removes remarks from its last message moves the newest places: the session corrects
+//! them where it takes over a state. Records end with their course, reminders do not. For rounds before an answer that
+//! stays, digests are kept (see [`crate::guard::inject::dropped_rounds`]).
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ use crate::{
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InjectionRecord {
-    /// The client's messages before it, without system messages. Prompts and rounds stand directly after the last of
-    /// them. Everything else goes into the answer that follows.
+    /// How many messages of the client are before it, without system messages. Prompts and rounds are placed directly after
+    /// the last of them. Everything else belongs into the answer that follows.
     pub place: u32,
     pub what: InjectionContent,
 }
@@ -33,7 +33,7 @@ pub enum InjectionContent {
     Prompt(Box<str>),
     /// Whole messages of rounds that the client never saw, between its request and the answer.
     Round(Vec<InjectedMessage>),
-    /// Proxy-executed calls that the model made beside the client's, in the answer at this place.
+    /// Proxy-executed calls that the model made in one answer with calls of the client's tools, in the answer at this place.
     Calls {
         /// The client's calls in that answer. An echo with another number is not edited.
         client_calls: u32,
@@ -47,28 +47,28 @@ pub enum InjectionContent {
         before_chars: u32,
         text: Box<str>,
     },
-    /// The answer at this place, as the client saw it, begins with the text of the round before it: `chars`
-    /// characters with this digest (see [`crate::json::text::digest_text`]). They are removed from the answer, since
-    /// they stand in the round.
+    /// The answer at this place, as the client saw it, begins with the text of the round before it: `chars` characters with
+    /// this digest (see [`crate::json::text::digest_text`]). They are removed from the answer, since the round has them
+    /// already.
     Spoken { chars: u32, digest: u128 },
     /// A round that is no longer sent. The answer at this place, as the client saw it, begins with the blocks that
     /// have these digests, in that order. They are removed from the answer, since no call or result of their round
     /// is sent either.
     DroppedRound { blocks: Vec<u128> },
-    /// Tools of the proxy that came with the prompt before it, as an entry beside it. Where the profile allows none
-    /// here, they are in the request's list of tools.
+    /// Tools of the proxy, as an entry next to the prompt before it, with which they came. If the profile allows no such
+    /// entry here, the tools are in the request's list of tools.
     Tools {
         set: ToolSet,
         /// Their schemas, with commas between them.
         json: Box<str>,
     },
-    /// Where calls and a text that the client never saw stood in the answer at this place, as far as their own records do
-    /// not say so. Reasoning behind them is valid only there.
+    /// Where in the answer at this place calls and a text were that the client never saw, as far as their own records do not
+    /// say so. Reasoning behind them is valid only there.
     HiddenPlaces(HiddenPlaces),
 }
 
 impl InjectionContent {
-    /// Whether it stands before the answer at its place, or stood there, and not in it.
+    /// Whether it is placed before the answer at its place, or was while it was sent, and not in the answer.
     pub(in crate::guard) const fn stands_before_answer(&self) -> bool {
         matches!(
             self,
@@ -76,7 +76,7 @@ impl InjectionContent {
         )
     }
 
-    /// Whether it is a round, sent or not.
+    /// Whether it is a tool round, sent or dropped.
     pub(in crate::guard) const fn is_round(&self) -> bool {
         matches!(self, Self::Round(_) | Self::DroppedRound { .. })
     }
@@ -162,7 +162,7 @@ impl Summary {
         self.text.starts_with('{')
     }
 
-    /// Its text between fences, where no block can be sent.
+    /// Replaces a summary that the provider made with its text between fences, where its block cannot be sent.
     #[must_use]
     pub fn write_out(self, format: Format) -> Self {
         let read = || format.read_summary_text(&self.text).unwrap_or_default();
@@ -186,22 +186,22 @@ pub struct Injections {
     /// Oldest first; places never fall.
     pub records: Vec<InjectionRecord>,
     pub tools: Option<InjectedTools>,
-    /// The tools instead of `tools` where anything is cut. Their weight counts in every request, so that the cuts
-    /// do not depend on when they were added.
+    /// The tools that replace `tools` in a request that is cut. Their weight counts in every request, so that the cuts do
+    /// not depend on when they were added.
     pub tools_when_cut: Option<InjectedTools>,
-    /// Placeholders may name the id by which `recall` finds what they stand for.
+    /// Whether placeholders may name the id by which `recall` finds what they replace.
     pub names_ids: bool,
-    /// The limit of new results in characters, where the session is not healthy.
+    /// The limit of new results in characters, while the session is not healthy.
     pub tight_chars: Option<usize>,
 }
 
 impl Injections {
-    /// The messages before the first injection, without system messages; `None` without injections.
+    /// How many messages are before the first injection, without system messages; `None` without injections.
     pub(in crate::guard) fn find_first_place(&self) -> Option<usize> {
         let course = self.course.iter().map(|course| course.boundary);
         let summary = self.summary.iter().map(|summary| summary.boundary);
         let records = self.records.iter().map(|record| record.place);
-        // No injection stands before the first message.
+        // No injection is placed before the first message.
         let places = course.chain(summary).chain(records);
         let first = places.filter(|&place| place > 0).min();
         first.map(|first| first as usize)
@@ -212,7 +212,7 @@ impl Injections {
         self.records.iter().any(|record| record.what.is_round())
     }
 
-    /// How many rounds stand at this place.
+    /// How many tool rounds are sent at this place.
     pub(in crate::guard) fn count_rounds(&self, place: u32) -> u32 {
         let at_place = self.records.iter().filter(|record| record.place == place);
         let rounds = at_place.filter(|record| matches!(record.what, InjectionContent::Round(_)));
@@ -228,7 +228,7 @@ pub struct InjectedTools {
     /// The elements of the array with commas between them, without brackets.
     pub json: Bytes,
     pub set: ToolSet,
-    /// Of `json`; shared, since they are large.
+    /// The sizes of `json`; shared, since they are large.
     pub(in crate::guard) sizes: Arc<TextSizes>,
 }
 
@@ -244,8 +244,8 @@ impl InjectedTools {
     }
 }
 
-/// Which of the proxy's tools a request has. The first two are stored like `false` and `true` of a flag in older
-/// states.
+/// Which of the proxy's tools a request has. The first two are encoded like the `false` and `true` of a flag that older
+/// states have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToolSet {
     #[default]

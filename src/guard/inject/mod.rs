@@ -1,4 +1,4 @@
-//! What the proxy puts into a conversation, and where its answers come back in what the client echoes.
+//! Places what the proxy adds: between the client's messages, and in the answers that the client echoes.
 
 pub mod dropped_rounds;
 pub(in crate::guard) mod echo;

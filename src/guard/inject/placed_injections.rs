@@ -1,8 +1,8 @@
 //! Puts the records of a course back at their places. A record that was sent once is in every later request, so
 //! that the prefix stays the same and the model sees its prompts and its own calls.
 //!
-//! A record goes with the messages around it: where one of them is folded, the record is left out too. A record that
-//! the profile does not allow at its place is left out alone, and counted.
+//! A record is left out if one of the messages around it is folded. A record that the profile does not allow at its place is
+//! left out alone, and counted.
 
 mod injected_weight;
 mod sent_tools;
@@ -47,23 +47,23 @@ struct PlacedRecords<'a> {
     /// The index of the message after it: the answer as the client echoes it.
     answer: Option<usize>,
     between: GapContents,
-    /// Digests of the records among them.
+    /// Digests of the records that were added before the answer.
     between_digests: Vec<u128>,
-    /// Rounds among them.
+    /// Tool rounds before the answer, also those that could not be added.
     rounds: u32,
-    /// There are rounds before the answer, or were.
+    /// Whether there are rounds before the answer, or were before they were dropped.
     follows_rounds: bool,
     /// Records that belong into the answer.
     into: Vec<&'a InjectionContent>,
 }
 
 impl PlacedRecords<'_> {
-    /// Whether those before the answer go out, where these messages are `kept`.
+    /// Whether the records before the answer are sent if these messages are `kept`.
     fn stand_where(&self, kept: &[bool]) -> bool {
         kept[self.before] && self.answer.is_none_or(|answer| kept[answer])
     }
 
-    /// Whether the answer is edited for them.
+    /// Whether the answer is edited for its records.
     const fn has_echo(&self) -> bool {
         !(self.into.is_empty() && self.between.blocks.is_empty())
     }
@@ -71,9 +71,9 @@ impl PlacedRecords<'_> {
 
 /// What is sent with all records put back.
 pub(in crate::guard) struct InsertedRecords {
-    /// With all of them.
+    /// The outline of the request with all of them.
     pub(in crate::guard) outline: Vec<OutlineItem>,
-    /// Records that cannot stand at their places.
+    /// Records that are not valid at their places.
     pub(in crate::guard) records_left_out: usize,
     pub(in crate::guard) reasoning_left_out: LeftOutReasoning,
 }
@@ -83,16 +83,16 @@ pub(in crate::guard) struct InsertedRecords {
 pub(in crate::guard) struct SentChange {
     /// The client's messages before it, without system messages.
     pub(in crate::guard) place: u32,
-    /// Of what is changed; of a record, with the reasoning in it.
+    /// The digest of what is changed; of a record, with the reasoning in it.
     pub(in crate::guard) digest: u128,
 }
 
-/// What the outline has after a message.
+/// What is added to the outline after a message.
 #[derive(Default)]
 struct OutlineAfter {
-    /// Directly behind it, or behind the preface where that stands there.
+    /// Directly behind the message, or behind the preface if that follows the message.
     direct: Vec<OutlineItem>,
-    /// Behind the system messages that follow it.
+    /// Behind the system messages that follow the message.
     behind_system: Vec<OutlineItem>,
 }
 
@@ -144,7 +144,7 @@ impl<'a> PlacedInjections<'a> {
                 .into_iter()
                 .partition(|it| it.stands_before_answer());
             let follows_rounds = between.iter().any(|it| it.is_round());
-            // Nothing stands in the middle of a step.
+            // Nothing is injected into the middle of a step.
             let apart =
                 answer.is_none_or(|answer| this.find_unit(answer) != this.find_unit(before));
             let mut gap = Gap::new(view, before, answer);
@@ -188,7 +188,7 @@ impl<'a> PlacedInjections<'a> {
         self.places.iter().filter_map(|it| it.answer).collect()
     }
 
-    /// The records that stand where these messages are `kept`.
+    /// Lists the records that are sent if these messages are `kept`.
     pub(in crate::guard) fn list_sent_records(&self, kept: &[bool]) -> Vec<SentChange> {
         let mut sent = Vec::new();
         for records in &self.places {
@@ -204,8 +204,8 @@ impl<'a> PlacedInjections<'a> {
         sent
     }
 
-    /// Puts back the schemas, and the records among the messages that are `kept`, with the bound messages that stand
-    /// elsewhere between prompts and turns, and leaves out the reasoning before `epoch` where it is refused.
+    /// Puts back the schemas, and the records among the messages that are `kept`. Inserts bound messages that have moved
+    /// between the prompts and the tool rounds, and leaves out the reasoning before `epoch` if it is refused.
     pub(in crate::guard) fn insert_records(
         &self,
         kept: &[bool],
@@ -276,8 +276,8 @@ impl<'a> PlacedInjections<'a> {
         }
     }
 
-    /// The outline with what stands `after` messages and the number of injected `calls` in answers, without what is
-    /// `removed`.
+    /// Adds to the outline what is inserted `after` messages and the number of injected `calls` in answers, and takes out
+    /// the messages that are `removed`.
     fn outline_with_records(
         &self,
         outline: Vec<OutlineItem>,
@@ -314,7 +314,7 @@ impl<'a> PlacedInjections<'a> {
         with_records
     }
 
-    /// The edits of the echoed answer at a place. `stands`: the rounds before the answer go out.
+    /// The edits of the echoed answer at a place. `stands`: the rounds before the answer are sent.
     fn edit_echoed_answer(
         &self,
         records: &PlacedRecords<'_>,
@@ -340,22 +340,21 @@ impl<'a> PlacedInjections<'a> {
         }
     }
 
-    /// The author of what stands before an answer when the rounds before it are sent; `None` where only an answer may
-    /// follow.
+    /// The author of the message before an answer if the rounds before it are sent; `None` if only an answer may follow it.
     fn find_author_before(&self, records: &PlacedRecords<'_>, answer: usize) -> Option<Author> {
         let PlacedRecords {
             before, between, ..
         } = records;
         match between.turns.items.last() {
             Some(item) => Some(item.role(self.view.conversation)),
-            // Nothing but an answer may stand behind a system message.
+            // Only an answer may follow a system message.
             None if *before + 1 < answer || !between.prompts.items.is_empty() => None,
             None => Some(self.view.item(*before).author),
         }
     }
 
-    /// The same where the message before the answer is left out: a course or a cut begins with the answer. `None` also
-    /// where it is the first entry of the list that stays.
+    /// The same if the client's message before the answer is left out: a course or a cut begins with the answer. `None` also
+    /// if the answer is the first entry of the list that stays.
     fn find_author_before_gap(
         &self,
         kept: &[bool],
@@ -375,8 +374,8 @@ impl<'a> PlacedInjections<'a> {
         (!last.is_system()).then_some(last)
     }
 
-    /// Whether the echoed answer can go as a whole: it has nothing but blocks of the rounds before it, and the message
-    /// after it may stand behind one of the author `last`.
+    /// Whether the echoed answer can be removed whole: it has nothing but blocks of the rounds before it, and the message
+    /// after it may follow a message of the author `last`.
     fn can_remove_answer(&self, records: &PlacedRecords<'_>, answer: usize, last: Author) -> bool {
         let (conversation, profile) = (self.view.conversation, self.view.policy.profile);
         let (message, next) = (self.view.item(answer), conversation.items.get(answer + 1));

@@ -47,7 +47,7 @@ pub(in crate::guard) fn assemble_plan(
     let mut text_report = texts.collect_edits(&kept, sent_before, &mut edits);
     let digest = text_report.digest_figures();
     text_report.new = digest != knowledge.memory.texts;
-    // What the user asked may come back.
+    // A question of the user that is left out may come back, so its limits are remembered too.
     let mut limited = kept.clone();
     for asked in units::list_newest_questions(view.units) {
         limited[asked].fill(true);
@@ -153,7 +153,8 @@ pub(in crate::guard) fn assemble_plan(
     lint_plan(plan, &inserted.outline, view, measured, knowledge)
 }
 
-/// The plan, or none where it breaks a rule that the conversation kept. `outline`: the messages of the edited conversation.
+/// Returns the plan, or one in which the guard stands back if the plan breaks a rule that the conversation kept. `outline`:
+/// the messages of the edited conversation.
 pub(in crate::guard) fn lint_plan(
     plan: Plan,
     outline: &[OutlineItem],
@@ -223,7 +224,7 @@ fn collect_cleared(
     let messages = messages.filter(|&at| kept[at]);
     let (clearing, shortened) = (&fit.replay.clearing, &fit.replay.cuts.messages);
     let cleared = clearing.collect_edits(messages, shortened, edits);
-    // What was cleared for another window was cleared elsewhere.
+    // What was cleared for another window does not count: that window had other cuts.
     let before = before.cut.as_ref().filter(|_| fit.basis == before.basis);
     let was_cleared = |at: usize| {
         let unit = &view.units[units::find_unit_of_message(view.units, at)];

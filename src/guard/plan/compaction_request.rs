@@ -1,5 +1,5 @@
-//! A request by which the client compacts its conversation: the whole of it is to be read once more, so no message
-//! is left out or cleared. If the request is over its budget, results lose their middle.
+//! A request by which the client compacts its conversation. The model must read the whole conversation once more, so no
+//! message is left out or cleared. If the request is over its budget, results lose their middle.
 
 use crate::guard::{
     fold::{
@@ -29,7 +29,7 @@ pub(in crate::guard) fn forget_cuts(knowledge: &SessionKnowledge) -> SessionKnow
     }
 }
 
-/// Cuts results to a common size at which the request fits, as far as that goes.
+/// Cuts results to a common size at which the request fits, or as near to that as possible.
 pub(in crate::guard) fn fit_results(
     view: RequestView<'_>,
     measured: &MeasuredRequest<'_>,

@@ -113,8 +113,8 @@ pub fn weigh_before(
     part.fold(preface, |sum, at| sum.saturating_add(weigh(at)))
 }
 
-/// A check whether a text fits as the preface of a course: into a quarter of the budget, and into half of what the
-/// pinned messages and the tools leave of it. So a small window has room for work beside the preface.
+/// Returns a check whether a text fits as the preface of a course: into a quarter of the budget, and into half of what the
+/// pinned messages and the tools leave of the budget. So a small window has room for work in addition to the preface.
 pub fn preface_fit_check<'a>(
     conversation: &Conversation,
     policy: &Policy<'a>,

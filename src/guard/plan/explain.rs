@@ -54,7 +54,7 @@ pub struct PlanExplanation {
     pub reserve_tokens: u32,
     /// Tokens that the reserve is short of, since system messages and tools leave little of the window.
     pub reserve_given_up: u32,
-    /// What the prompt may use; `None` where it is open, and only a refusal tells.
+    /// What the prompt may use; `None` if the budget is open, so that only a refusal shows how much fits.
     pub budget_tokens: Option<u32>,
     /// Why nothing is cut by the window.
     pub uncut_because: Option<&'static str>,
@@ -65,14 +65,14 @@ pub struct PlanExplanation {
     /// As the header `x-plimsoll-actions` would say it.
     pub actions: String,
     pub stands_back: Option<StandBackExplanation>,
-    /// By caps and shares.
+    /// Texts that caps and shares make shorter.
     pub shortened: Vec<ShortenedText>,
     pub truncated: Vec<TruncationReport>,
     /// Tool definitions that go out shorter; its tokens are raw ones.
     pub short_tools: Option<ShortToolsReport>,
     #[serde(flatten)]
     pub removals: Removals,
-    /// What goes with the next cut, as things stand; `None` where the guard stands back.
+    /// What the next cut would remove, as the conversation is now; `None` if the guard stands back.
     pub next: Option<Removals>,
     /// Why recovery adds nothing to the request, or no caution prompts.
     pub recovery_held: Option<String>,
@@ -88,7 +88,7 @@ pub struct ExplainedWindow {
     pub source: &'static str,
 }
 
-/// Tokens of the whole prompt; `None` where the request is no conversation that could be followed.
+/// Tokens of the whole prompt; `None` if the guard cannot follow the request as a conversation.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct TokenChange {
     pub before: Option<u32>,
@@ -106,9 +106,9 @@ pub struct RequestMakeup {
     pub shares: TokenShares,
     /// All shares.
     pub prompt: u32,
-    /// Under the budget; 0 where there is none.
+    /// Tokens left under the budget; 0 if the budget is open.
     pub free: u32,
-    /// Beyond the budget.
+    /// Tokens beyond the budget.
     pub over: u32,
 }
 
@@ -119,7 +119,7 @@ pub struct StandBackExplanation {
     pub why: String,
 }
 
-/// What a cut takes.
+/// What a cut removes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Removals {
     pub cleared: Option<ClearedMessages>,
@@ -137,7 +137,7 @@ pub struct ClearedMessages {
     pub media: usize,
     pub first: usize,
     pub last: usize,
-    /// Freed.
+    /// Tokens that were freed.
     pub tokens: u32,
 }
 
@@ -146,7 +146,7 @@ pub struct ClearedMessages {
 pub struct FoldedMessages {
     pub first: usize,
     pub last: usize,
-    /// Those between that stay are not counted.
+    /// The number of messages left out. Messages between `first` and `last` that stay are not counted.
     pub messages: usize,
     pub tokens: u32,
 }
@@ -155,7 +155,8 @@ pub struct FoldedMessages {
 const OPEN_BUDGET: &str = "the window is only guessed, and the provider refuses what is too long: its refusal tells \
     how much fits, and the request is fitted to that and sent again";
 
-/// Plans for a conversation as the first of a session: the request as it would go, and the explanation.
+/// Plans a conversation as the first request of a session. Returns the request as it would be sent, the report of the plan,
+/// and the explanation.
 pub fn explain_plan(
     conversation: &Conversation,
     policy: &Policy<'_>,
@@ -200,8 +201,8 @@ pub fn explain_plan(
     (fitted, plan.report, explanation)
 }
 
-/// Explains a request that is no conversation that could be followed, and so goes as it came; `bytes` is its size. The
-/// budget is that of an answer of the usual size.
+/// Explains a request that the guard cannot follow as a conversation, so that it is sent as it came; `bytes` is its size.
+/// The budget is that of an answer of the usual size.
 pub fn explain_unguarded(
     bytes: usize,
     why: String,
@@ -238,14 +239,15 @@ fn find_next_removals(
     let later = plan_shorter_prompt(conversation, policy, plan);
     let mut next = compare_plans(conversation, plan, &later, calibration);
     if next.folded.is_none() && next.cleared.is_some() {
-        // What is cleared makes enough room: the cut after that folds.
+        // Clearing makes enough room, so nothing is folded yet: the cut after it folds.
         let last = plan_shorter_prompt(conversation, policy, &later);
         next.folded = compare_plans(conversation, plan, &last, calibration).folded;
     }
     next
 }
 
-/// The plan of the same request, where the provider has refused it as too long by a token: it takes what goes next.
+/// Plans the same request as if the provider had refused it as too long by one token: the plan removes what the next cut
+/// would remove.
 fn plan_shorter_prompt(conversation: &Conversation, policy: &Policy<'_>, plan: &Plan) -> Plan {
     let policy = Policy {
         input_limit: Some(plan.report.raw_after.saturating_sub(1)),
@@ -263,7 +265,7 @@ fn plan_shorter_prompt(conversation: &Conversation, policy: &Policy<'_>, plan: &
 }
 
 impl PlanExplanation {
-    /// Of a request that goes as it came.
+    /// The explanation of a request that is sent as it came.
     fn new(
         policy: &Policy<'_>,
         model: ExplainedModel,
@@ -327,7 +329,7 @@ impl RequestMakeup {
     }
 }
 
-/// What the plan `after` takes of a request that `before` does not.
+/// What the plan `after` removes from a request and the plan `before` does not.
 fn compare_plans(
     conversation: &Conversation,
     before: &Plan,
@@ -401,7 +403,7 @@ fn explain_stand_back(reason: StandBackReason) -> StandBackExplanation {
     }
 }
 
-/// Raw tokens as the model's own.
+/// Converts raw tokens into tokens of the model.
 fn scale_tokens(raw: u32, calibration: Calibration) -> u32 {
     (f64::from(raw) * calibration.slope()) as u32
 }

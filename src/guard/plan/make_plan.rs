@@ -26,8 +26,8 @@ use crate::{
     },
 };
 
-/// Plans the edits of a request. The edits are empty where the guard stands back, but for results that are truncated
-/// although the provider manages the history; the report says why.
+/// Plans the edits of a request. If the guard stands back, there are no edits, and the report says why; but some formats
+/// have long results truncated even if the provider manages the history.
 pub fn plan(
     conversation: &Conversation,
     policy: &Policy<'_>,
@@ -60,7 +60,7 @@ pub fn plan(
     plan_conversation(conversation, policy, knowledge)
 }
 
-/// The same for a conversation whose summary, if there is any, is in a preface.
+/// Plans a conversation whose summary, if there is any, is in a preface.
 pub(super) fn plan_conversation(
     conversation: &Conversation,
     policy: &Policy<'_>,

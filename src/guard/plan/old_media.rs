@@ -12,9 +12,9 @@ use crate::{
     },
 };
 
-/// The memory of a session in which the oldest units with media are cleared, with the results in them, and the newest half,
-/// `most` at most, are not. The newest unit, the user's newest message and what is pinned stay as they are. `None` where
-/// none is cleared by it.
+/// The memory of a session in which the oldest units with media are cleared, their results included. Of the units with
+/// media, the newest half is not cleared, but at most `most` units. The newest unit, the user's newest message and what is
+/// pinned stay as they are. `None` if no unit is cleared.
 pub fn clear_old_media(
     conversation: &Conversation,
     policy: &Policy<'_>,
@@ -46,7 +46,7 @@ pub fn clear_old_media(
     })
 }
 
-/// Has the units with media stay, but those that are cut already.
+/// Makes the units with media stay, except those that are cut already.
 pub(in crate::guard) fn keep_media(
     conversation: &Conversation,
     policy: &Policy<'_>,

@@ -1,12 +1,14 @@
-//! A request that begins with a summary of the provider's own, of a conversation whose client sends all messages.
+//! A request that begins with a summary by the provider, while the client still sends all messages.
 //!
-//! The block stands for all messages before a boundary, the task among them. The rest is planned as the request of a client
-//! whose history begins with the block: places stay those of the client's messages, and edits are moved to the client's body.
+//! The block takes the place of all messages before a boundary, including the task. The rest is planned as the request of a
+//! client whose history begins with the block: places stay those of the client's messages, and edits are moved to the
+//! client's body.
 //!
-//! To a model that binds its thinking, the block is what it stands for, so that thinking behind it stays valid if nothing else
-//! changes. So the first request with a block keeps the thinking only where the messages behind it are sent as they were.
+//! For a model that binds its thinking, the block counts as the messages that it replaces, so thinking behind the block
+//! stays valid if nothing else changes. For this reason the first request with a block keeps the thinking only if the
+//! messages behind the block are sent as they were.
 //!
-//! Where the block cannot be sent, its text stands in a preface, as that of any other summary.
+//! If the block cannot be sent, its text is put into a preface, like the text of any other summary.
 
 use crate::{
     conversation::{Author, Conversation, edit::Edits, units},
@@ -30,7 +32,7 @@ struct BlockedRequest<'a> {
     boundary: u32,
     /// The entry with the block.
     entry: String,
-    /// What it replaces in the client's body.
+    /// The part of the client's body that the entry replaces.
     head: Span,
     blocked: Conversation,
 }
@@ -43,7 +45,7 @@ pub(in crate::guard) fn plan_behind_block(
 ) -> Plan {
     let summary = knowledge.injections.summary.as_ref();
     let request = summary.and_then(|summary| BlockedRequest::new(conversation, summary));
-    // A course began with a preface of its own, which no block has.
+    // A course begins with a preface of its own, which no block contains.
     let request = request.filter(|_| knowledge.injections.course.is_none());
     request
         .and_then(|request| request.plan(policy, knowledge))
@@ -66,7 +68,8 @@ fn with_summary(knowledge: &SessionKnowledge, summary: Option<Summary>) -> Sessi
 }
 
 impl<'a> BlockedRequest<'a> {
-    /// `None` where the block cannot stand before what is left: an answer, which is no part of what it stands for.
+    /// `None` if the block cannot be sent before the rest: the first message behind it must be an answer, which the block
+    /// does not cover.
     fn new(client: &'a Conversation, summary: &Summary) -> Option<Self> {
         let boundary = summary.boundary;
         let entry = client.format.write_summary_entry(&summary.text)?;
@@ -106,8 +109,8 @@ impl<'a> BlockedRequest<'a> {
         (plan.report.stood_back.is_none()).then(|| self.tell_of_block(plan, &whole(), is_new))
     }
 
-    /// The first plan with a block. Thinking behind it stays where everything since the boundary goes out as it was sent with
-    /// the summary before, under one system text and one list of tools. Else what the block stands for may be another
+    /// Makes the first plan with a block. Thinking behind the block stays if everything since the boundary is sent as it was
+    /// sent with the previous summary, with the same system text and the same tools. Otherwise the block may replace another
     /// beginning than that of the newest answers, and all thinking is left out.
     fn plan_first(
         &self,
@@ -138,7 +141,7 @@ impl<'a> BlockedRequest<'a> {
         self.plan_with(policy, &behind)
     }
 
-    /// The plan of what stands behind the block, with the edits of the client's body.
+    /// Plans what is behind the block. The edits are those of the client's body.
     fn plan_with(&self, policy: &Policy<'_>, knowledge: &SessionKnowledge) -> Plan {
         let plan = plan_conversation(&self.blocked, policy, knowledge);
         let mut edits = plan.edits.move_behind(self.head, self.entry.len() as u32);
@@ -146,7 +149,7 @@ impl<'a> BlockedRequest<'a> {
         Plan { edits, ..plan }
     }
 
-    /// Whether two plans make the same of the messages behind the block.
+    /// Whether two plans send the messages behind the block with the same bytes.
     fn sends_alike(&self, one: &Plan, other: &Plan) -> bool {
         let start = self.client.items[self.first].span.start;
         let end = self.client.list.end;
@@ -157,7 +160,7 @@ impl<'a> BlockedRequest<'a> {
         apply(one) == apply(other)
     }
 
-    /// Has report and memory speak of the client's messages that the block stands for.
+    /// Adds the client's messages that the block replaces to the report and the memory.
     fn tell_of_block(&self, mut plan: Plan, whole: &MeasuredRequest<'_>, is_new: bool) -> Plan {
         let units = units::split_units(self.client);
         let pinned = units::find_pinned_end(&units);

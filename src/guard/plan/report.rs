@@ -52,11 +52,11 @@ pub struct Report {
     pub course: Option<u32>,
     /// The proxy's tools that were added to the client's.
     pub tools: ToolSet,
-    /// An entry among the messages brings them, and the list is the client's.
+    /// The proxy's tools are in an entry among the messages, and the request's list of tools is the client's.
     pub has_tools_entry: bool,
-    /// It begins with a summary of the provider's own that the proxy put there.
+    /// The request begins with a summary of the provider's own that the proxy put there.
     pub has_provider_summary: bool,
-    /// Records that cannot stand at their places. Records of folded messages do not count.
+    /// Records that are not valid at their places. Records of folded messages do not count.
     pub records_left_out: usize,
     /// Answers whose reasoning is left out, and why.
     pub reasoning_left_out: LeftOutReasoning,
@@ -74,7 +74,8 @@ pub struct Report {
     pub shares: TokenShares,
     /// The client's part of the request as it goes out, by kind. Injections do not count.
     pub sent: TokenShares,
-    /// What no cut can take: system messages, the task's words, tools and what else stands beside the messages; raw tokens.
+    /// Raw tokens that no cut can free: system messages, the task's words, tools and whatever else is sent in addition to
+    /// the messages.
     pub fixed: u32,
 }
 
@@ -112,7 +113,7 @@ pub struct ShortToolsReport {
     pub tokens: u32,
     /// Descriptions are cut too, and not annotations alone.
     pub descriptions: bool,
-    /// Whether this begins with the request.
+    /// Whether this request is the first one that has them as short.
     pub new: bool,
 }
 
@@ -179,7 +180,8 @@ impl MeasuredRequest<'_> {
         }
     }
 
-    /// What is said of tool definitions that are sent shorter; `before`: as the last request had them.
+    /// Reports the tool definitions that are sent shorter; `None` if they are whole. `before`: how short they were in the
+    /// last request.
     pub(in crate::guard) fn report_tools(
         &self,
         before: Option<ToolBrevity>,

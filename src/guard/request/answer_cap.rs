@@ -1,14 +1,14 @@
 //! The answer cap of a request: how far it is lowered before anything of the history is cut.
 //!
-//! Clients ask for the longest answer that a model can give, but most answers are short. Engines refuse a request
-//! whose prompt and cap together pass the window. So the guard lowers the cap first, down to the answer length
-//! that the answers so far make plausible, and to half of the window at most. After an answer that was cut off at
-//! a lowered cap, that length is the cap as asked. A cap is never raised, and none is added. Beside a window that is only
-//! assumed it is lowered once the provider has refused the request. Where nothing more can be cut, a request that was
-//! refused and counted gets what is left.
+//! Clients ask for the longest answer that a model can give, but most answers are short. Engines refuse a request whose
+//! prompt and cap together pass the window. The guard therefore lowers the cap first, down to the answer length that the
+//! answers so far make plausible, and to half of the window at most. After an answer that was cut off at a lowered cap, that
+//! length is the cap as asked. A cap is never raised, and none is added. If the window is only assumed, the cap is not
+//! lowered before the provider has refused the request. If nothing more can be cut, a request that was refused and counted
+//! gets what is left.
 //!
-//! The expected length grows with the answers. The replay therefore computes the budget of each earlier request
-//! from the assistant messages before it. The cap that goes out is computed last, from the edited prompt.
+//! The expected length grows with the answers. The replay therefore computes the budget of each earlier request from the
+//! assistant messages before it. The cap that is sent is computed last, from the edited prompt.
 
 use serde::Serialize;
 
@@ -29,8 +29,8 @@ const LEAST_CAP: u32 = 1_024;
 const LEAST_RESERVE_PART: u32 = 32;
 /// Tokens that a prompt may have beyond its count, since counts are scaled.
 const ROUNDING: u32 = 8;
-/// The part of the prompt's room, one in so many, that stays free beside a lowered cap: less if a provider has counted
-/// the session's tokens, more if they are only estimated.
+/// The part of the prompt's room, one in so many, that stays free next to a lowered cap: less if a provider has counted the
+/// session's tokens, more if they are only estimated.
 const MARGIN_COUNTED: u32 = 32;
 const MARGIN_GUESSED: u32 = 8;
 
@@ -47,7 +47,7 @@ pub struct AnswerHistory {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct AnswerCap {
     pub asked: u32,
-    /// The cap that goes out; equal to `asked` where it was not lowered.
+    /// The cap that is sent; equal to `asked` if it was not lowered.
     pub sent: u32,
 }
 
@@ -61,12 +61,12 @@ impl AnswerCap {
 pub(in crate::guard) struct SessionBudgets<'a> {
     policy: &'a Policy<'a>,
     past: PastAnswers,
-    /// The budget beside the cap as asked.
+    /// The budget if the cap is sent as asked.
     as_asked: Budget,
-    /// The request says how long its answer may be, or answers are counted apart.
+    /// Whether the request says how long its answer may be, or answers are counted apart from the window.
     is_asked: bool,
     cap: Option<LowerableCap>,
-    /// What came up to each message.
+    /// For each message, what the request that ended with it has.
     so_far: Vec<SoFar>,
 }
 
@@ -74,7 +74,7 @@ pub(in crate::guard) struct SessionBudgets<'a> {
 #[derive(Clone, Copy, Debug, Default)]
 struct SoFar {
     largest_answer: u32,
-    /// System messages, and what stands beside the messages.
+    /// System messages, and what is outside of the messages.
     fixed: u32,
 }
 
@@ -105,7 +105,7 @@ struct LowerableCap {
 }
 
 impl<'a> SessionBudgets<'a> {
-    /// `tokens`: raw tokens of every message. `beside`: those of what stands beside them.
+    /// `tokens`: raw tokens of every message. `beside`: raw tokens of what is outside of the messages.
     pub(in crate::guard) fn new(
         conversation: &Conversation,
         policy: &'a Policy<'a>,
@@ -164,8 +164,8 @@ impl<'a> SessionBudgets<'a> {
         })
     }
 
-    /// What of the usual reserve stays free in the request that ended before message `end`: half of what system messages and
-    /// tools leave of the window, so that there is as much room for the conversation. A reserve that is set stays.
+    /// The part of the `usual` reserve that stays free in the request that ended before message `end`: at most half of what
+    /// system messages and tools leave of the window, so that there is as much room for the conversation. A set one stays.
     fn hold_reserve(&self, end: usize, usual: u32) -> u32 {
         let window = self.policy.window;
         if self.policy.settings.reserve_tokens.is_some() {
@@ -191,12 +191,12 @@ impl<'a> SessionBudgets<'a> {
         }
     }
 
-    /// Tokens of the largest answer before message `end`, about.
+    /// Tokens of the largest answer before message `end`, estimated.
     fn largest_answer(&self, end: usize) -> u32 {
         self.expect_tokens(self.find_so_far(end).largest_answer)
     }
 
-    /// The budget that clearing goes by: the same for all requests of a session, however long its answers are.
+    /// The budget that early clearing is measured by: the same for all requests of a session, however long its answers are.
     pub(in crate::guard) fn clearing_budget(&self) -> Budget {
         let reserve = |cap: LowerableCap| cap.asked.min(self.learnt_reserve(0));
         self.open_if_ignored(self.cap.map_or(self.as_asked, |cap| {
@@ -223,7 +223,7 @@ impl<'a> SessionBudgets<'a> {
         }
     }
 
-    /// The same where system messages and tools leave room enough; `None` without a lowerable cap.
+    /// The same if system messages and tools leave enough room; `None` without a lowerable cap.
     fn usual_cap(&self, end: usize) -> Option<u32> {
         let cap = self.cap?;
         let learnt = self.learnt_reserve(self.largest_answer(end));
@@ -231,8 +231,8 @@ impl<'a> SessionBudgets<'a> {
         Some(expected.max(cap.least).min(cap.asked))
     }
 
-    /// The cap that goes out with a prompt of `raw` tokens, of which the provider has not counted `added` yet.
-    /// `None` without a lowerable cap.
+    /// The cap that is sent with a prompt of `raw` tokens, of which the provider has not counted `added` yet. `None` without
+    /// a lowerable cap.
     pub(in crate::guard) fn fit_answer_cap(&self, raw: u32, added: u32) -> Option<AnswerCap> {
         let LowerableCap {
             asked,
@@ -266,8 +266,9 @@ impl<'a> SessionBudgets<'a> {
             // Nothing more can be cut. A short answer is better than none.
             (least, budget::MARGIN)
         } else {
-            // The estimate may be too high: the provider decides, and the calibration learns its count. Where it has
-            // refused the request before, the smallest cap leaves most room: where it has counted it, what is left.
+            // The estimate may be too high: the provider decides, and the calibration learns its count. If the provider has
+            // refused the request before and counted it, the cap is what is left; without a count it is the smallest, which
+            // leaves most room.
             let left = || {
                 let is_left = |cap: u32| fits(cap.saturating_add(ROUNDING), u32::MAX);
                 let more = least.min(asked).saturating_sub(lowest) as usize;

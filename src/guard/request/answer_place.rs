@@ -12,8 +12,8 @@ pub struct AnswerPlace {
     pub round: u32,
 }
 
-/// For each message, the number of the client's messages before it, without system messages. A system message has the
-/// place of the message before it. The last number is that of all.
+/// For each message, the number of the client's messages before it, without system messages. A system message has the place
+/// of the message before it. One more number at the end counts all messages.
 pub(in crate::guard) fn count_places(conversation: &Conversation) -> Vec<u32> {
     let mut count = conversation.summarised;
     let mut places = Vec::with_capacity(conversation.items.len() + 1);

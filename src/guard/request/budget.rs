@@ -19,16 +19,16 @@ pub struct Budget {
     /// Kept free for the answer; 0 where the profile counts answers apart from the window. Where the request's
     /// answer cap may be lowered, this is the expected answer length.
     pub reserve: u32,
-    /// What the reserve is short of, since system messages and tools leave little of the window.
+    /// By how much the reserve is less than usual, because system messages and tools leave little of the window.
     pub reserve_given_up: u32,
     /// The largest prompt.
     pub tokens: u32,
-    /// The window is only guessed, and nothing else limits the prompt: shares go by `tokens`, but no cut does.
+    /// The window is only guessed, and nothing else limits the prompt: shares are computed from `tokens`, but cuts are not.
     pub is_open: bool,
 }
 
 impl Budget {
-    /// The same, of which the usual reserve is known.
+    /// Returns the budget with what its reserve is short of the `usual` one, of which half of the window counts at most.
     pub(in crate::guard) fn told_of(self, usual: u32) -> Self {
         let most = self.window / 2;
         Self {
@@ -46,7 +46,7 @@ impl Budget {
     }
 }
 
-/// The budget of a request whose answer cap goes out as asked.
+/// The budget of a request whose answer cap is sent as asked.
 pub fn compute_request_budget(conversation: &Conversation, policy: &Policy<'_>) -> Budget {
     let asked = conversation.max_answer_tokens();
     match asked.filter(|_| policy.profile.checks_answer_cap()) {
@@ -55,8 +55,8 @@ pub fn compute_request_budget(conversation: &Conversation, policy: &Policy<'_>) 
     }
 }
 
-/// The budget of a request without an answer cap, before any answer. The shares of named texts and of the ledger
-/// stand on it, so that they do not move.
+/// The budget of a request without an answer cap, before any answer. The shares of named texts and of the ledger are parts
+/// of it, so that they do not change.
 pub fn default_budget(policy: &Policy<'_>) -> Budget {
     let reserve = match policy.profile.answer_room {
         AnswerRoom::Checked | AnswerRoom::Shared => policy.settings.default_reserve(policy.window),
@@ -65,10 +65,10 @@ pub fn default_budget(policy: &Policy<'_>) -> Budget {
     budget_with_reserve(reserve, policy)
 }
 
-/// The budget beside an answer of `reserve` tokens, which counts up to half of the window.
+/// The budget if `reserve` tokens stay free for the answer; at most half of the window counts as the reserve.
 pub(in crate::guard) fn budget_with_reserve(reserve: u32, policy: &Policy<'_>) -> Budget {
     let window = policy.window;
-    // A request that asks for more goes out all the same: the provider decides.
+    // A request that asks for more is sent all the same: the provider decides.
     let reserve = reserve.min(window / 2);
     let is_open = policy.is_open();
     let room = if policy.cuts_by_window() || is_open {
@@ -105,7 +105,7 @@ impl TokenShares {
     }
 }
 
-/// The shares of a request whose tools weigh `tools` raw tokens. `tokens` is 0 for a message that does not go out.
+/// The shares of a request whose tools weigh `tools` raw tokens. `tokens` is 0 for a message that is not sent.
 pub(in crate::guard) fn measure_shares(
     tools: u32,
     conversation: &Conversation,

@@ -53,7 +53,7 @@ pub(in crate::guard) fn estimate_reasoning(
     Some(all.saturating_sub(weights.count_text_tokens(&rest)))
 }
 
-/// Raw tokens of a message's reasoning beyond their estimate, where each byte has `density` of them.
+/// Raw tokens of a message's reasoning beyond its estimate, which are `density` for each byte.
 pub(in crate::guard) fn estimate_dense_reasoning(
     conversation: &Conversation,
     message: &Item,
@@ -90,8 +90,7 @@ pub fn estimate_media(conversation: &Conversation, message: &Item, weights: &Wei
     sum_tokens(blocks).saturating_add(images::estimate_media_list(conversation, beside, weights))
 }
 
-/// Raw tokens of what the model reads beside the messages, such as tool schemas, and of what a request costs by
-/// itself.
+/// Raw tokens of what the model reads outside of the messages, such as tool schemas, and of what a request costs by itself.
 pub fn estimate_beside_messages(conversation: &Conversation, weights: &Weights) -> u32 {
     let spans = conversation.beside_items();
     let tokens = spans
@@ -106,8 +105,8 @@ pub(crate) fn sum_tokens(tokens: impl IntoIterator<Item: Borrow<u32>>) -> u32 {
     tokens.fold(0, |sum, it| sum.saturating_add(*it.borrow()))
 }
 
-/// The largest number up to `most` that `fits`, if 0 does and no number fits beyond one that does not. Any number
-/// found fits.
+/// Finds by bisection the largest number up to `most` that `fits`, if 0 fits and no number fits above one that does not. In
+/// other cases it may not be the largest, but every result above 0 fits.
 pub fn find_last_fit(most: usize, fits: impl Fn(usize) -> bool) -> usize {
     let (mut fitting, mut beyond) = (0, most + 1);
     while beyond - fitting > 1 {

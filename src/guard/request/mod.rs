@@ -1,4 +1,4 @@
-//! The request, its budget, and what text weighs: what every later room reads.
+//! The request, its budget, and the weights of texts: read by the other modules of the guard.
 
 pub(in crate::guard) mod answer_cap;
 pub(in crate::guard) mod answer_place;

@@ -25,8 +25,8 @@ impl<'a> Policy<'a> {
         Weights::new(self.tokens, self.profile, self.settings.chars_per_token)
     }
 
-    /// Whether a request is sent that may be too long by the error of an estimate: where the provider surely refuses
-    /// one that is, for free.
+    /// Whether a request is sent although it may be too long by the error of an estimate: only if the provider surely
+    /// refuses a request that is too long, and if the settings say so, or by default if such a refusal is free.
     pub(in crate::guard) fn sends_when_unsure(&self) -> bool {
         let profile = self.profile;
         let wish = self.settings.when_unsure.map(|it| it == WhenUnsure::Send);
@@ -45,7 +45,7 @@ impl<'a> Policy<'a> {
         !self.cuts_by_window() && limit.is_none()
     }
 
-    /// Tokens of a share of the window; without end where the window cuts nothing.
+    /// Tokens of a share of the window; infinite if the window cuts nothing.
     pub(in crate::guard) fn window_share(&self, share: f64) -> f64 {
         match self.cuts_by_window() {
             true => share * f64::from(self.window),

@@ -1,7 +1,7 @@
 //! The ids by which a model looks up what was cut, and the words by which placeholders name them.
 //!
-//! An id follows from the place of its message, counted without system messages, since these come and go. So it
-//! means the same in every request, on any replica and after a restart.
+//! An id follows from the place of its message, counted without system messages, since these come and go. It therefore means
+//! the same in every request, on any replica and after a restart.
 
 use std::fmt;
 
@@ -15,12 +15,12 @@ pub const EARLIER: &str = "earlier";
 pub struct RecallId(usize);
 
 impl RecallId {
-    /// Of the message after so many others.
+    /// The id of the message that `before` messages precede, system messages not counted.
     pub const fn of_message(before: usize) -> Self {
         Self(before + 1)
     }
 
-    /// The messages before it, without system messages; `None` for what is no id of a message.
+    /// Parses the id of a message: how many messages precede it, system messages not counted; `None` for other texts.
     pub fn parse_place(id: &str) -> Option<usize> {
         let number = id.strip_prefix(['m', 'M']).unwrap_or(id);
         number.parse::<usize>().ok()?.checked_sub(1)
@@ -36,13 +36,13 @@ impl fmt::Display for RecallId {
 /// Most changes that are remembered. From then on new messages name no ids, whatever their request may offer.
 const MAX_CHANGES: usize = 32;
 
-/// Which cuts name ids. A cut keeps the words that it was made with, so that the front of the prompt stays: where a request
-/// without the tool follows one with it, or the other way round, only its new messages are cut otherwise.
+/// Which cuts name ids. A cut keeps the words that it was made with, so that the front of the prompt stays. If a request
+/// without the tool follows one with it, or the other way round, only the cuts of its new messages have other words.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedIds {
-    /// Those of the first messages, and the note in the place of what is left out.
+    /// Whether the cuts of the first messages name ids, and the note that replaces what is left out.
     pub(in crate::guard) first: bool,
-    /// Messages from which on it is the other way round, counted without system messages.
+    /// The messages from which on this is reversed, counted without system messages.
     changes: Vec<u32>,
 }
 
@@ -60,12 +60,12 @@ impl NamedIds {
         self.first != (changes.count() % 2 == 1)
     }
 
-    /// The same for a request that may `offer` the tool, whose messages from `place` on are new.
+    /// The next value, for a request whose messages from `place` on are new. `offer`: it may offer the tool.
     pub(in crate::guard) fn go_on(&self, place: u32, offer: bool) -> Self {
         let mut next = self.clone();
         next.changes.retain(|&it| it < place);
         let is_last = next.changes.len() + 1 >= MAX_CHANGES;
-        // The last change is to no ids: what cannot be recalled is not offered for ever.
+        // The last change must be one to no ids: otherwise placeholders would offer for ever what cannot be recalled.
         if next.names(place as usize) != offer
             && (!is_last || !offer && next.changes.len() < MAX_CHANGES)
         {
@@ -78,7 +78,7 @@ impl NamedIds {
 /// Most characters that [`write_pointer`] adds.
 pub(in crate::guard) const MAX_POINTER_CHARS: usize = 23;
 
-/// What the marker of a truncated result adds; nothing without an id. Needs no escapes.
+/// Writes what the marker of a truncated result adds: nothing without an id. The text needs no escapes.
 pub(in crate::guard) fn write_pointer(id: Option<RecallId>) -> String {
     id.map_or_else(String::new, |id| format!("; recall id {id}"))
 }

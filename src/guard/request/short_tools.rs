@@ -1,7 +1,7 @@
 //! Tool definitions that are sent shorter than they came.
 //!
 //! They are cut once in a session, with its first cut, and every later request has them cut in the same way, so that the
-//! provider's cache of them is lost once. How far depends on the tools and the window alone.
+//! provider's cache of them is lost once. How far they are cut depends on the tools and the window alone.
 
 use crate::{
     config::{ToolsMode, profile::PastReasoning},
@@ -16,14 +16,14 @@ const SHARE: f64 = 0.25;
 /// The tool definitions of a request as they are sent; by default as they came.
 #[derive(Clone, Debug, Default)]
 pub(in crate::guard) struct ShortTools {
-    /// `None` where they go as they came.
+    /// `None` if they are sent as they came.
     pub(in crate::guard) brevity: Option<ToolBrevity>,
     pub(in crate::guard) edits: Edits,
     /// Tools that get shorter.
     pub(in crate::guard) count: usize,
-    /// Raw tokens that this frees of what stands beside the messages.
+    /// Raw tokens that this frees outside of the messages.
     pub(in crate::guard) freed: u32,
-    /// The same of items that hold tools.
+    /// What each item that holds tools loses.
     pub(in crate::guard) items: Vec<FreedItem>,
 }
 
@@ -35,7 +35,8 @@ pub(in crate::guard) struct FreedItem {
 }
 
 impl ShortTools {
-    /// As a session has them. A model that binds its reasoning to the tools gets them as they came.
+    /// Shortens the tools as far as the session has them shortened. A model that binds its reasoning to the tools gets them
+    /// as they came.
     pub(in crate::guard) fn cut_to(
         conversation: &Conversation,
         policy: &Policy<'_>,
@@ -47,9 +48,9 @@ impl ShortTools {
         })
     }
 
-    /// As the first cut of a session has them: as far as it takes to bring them within their share. `None` where they are
-    /// within it, must stay, or get no shorter. `refused`: raw tokens of this request, if the provider refused it as too long:
-    /// by its count they are the window at least.
+    /// Shortens the tools with the first cut of a session, as far as it takes to bring them within their share. `None` if
+    /// they are within it, must stay, or get no shorter. `refused`: raw tokens of this request, if the provider refused it
+    /// as too long: by the provider's count these fill the window at least.
     pub(in crate::guard) fn cut_to_share(
         conversation: &Conversation,
         policy: &Policy<'_>,
@@ -109,8 +110,8 @@ impl ShortTools {
     }
 }
 
-/// Whether the settings and the model let definitions get shorter: to a model that binds its reasoning, tools are a part of
-/// what it is bound to.
+/// Whether the settings and the model let definitions get shorter: if a model binds its reasoning, tools are a part of what
+/// the reasoning is bound to.
 fn may_cut(policy: &Policy<'_>) -> bool {
     policy.settings.tools == ToolsMode::Auto && policy.profile.past_reasoning == PastReasoning::Read
 }

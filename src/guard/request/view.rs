@@ -20,9 +20,9 @@ pub(in crate::guard) struct RequestView<'a> {
     pub(in crate::guard) conversation: &'a Conversation,
     pub(in crate::guard) units: &'a [Unit],
     pub(in crate::guard) policy: Policy<'a>,
-    /// Which placeholders and notes name the id by which `recall` finds what they stand for.
+    /// Which placeholders and notes name the id by which `recall` finds what they replace.
     pub(in crate::guard) names_ids: &'a NamedIds,
-    /// Of caps and shares.
+    /// The scale of caps and shares.
     pub(in crate::guard) scale: TokenScale,
 }
 
@@ -41,12 +41,12 @@ impl<'a> RequestView<'a> {
         is_named.then(|| RecallId::of_message(before))
     }
 
-    /// Whether the reasoning of an answer made at `made` is left out, where it is stale before `epoch`.
+    /// Whether the reasoning of an answer made at `made` is left out, because it is stale before `epoch`.
     pub(in crate::guard) fn leaves_out(self, made: AnswerPlace, epoch: AnswerPlace) -> bool {
         made < epoch && self.refuses_stale_reasoning()
     }
 
-    /// Whether a request with stale reasoning is refused, so that it is left out.
+    /// Whether a request with stale reasoning is refused, so that stale reasoning is left out.
     pub(in crate::guard) fn refuses_stale_reasoning(self) -> bool {
         self.policy.profile.past_reasoning == PastReasoning::Refused
     }

@@ -1,13 +1,13 @@
-//! Clearing: results of old steps become a short placeholder, long values in the arguments
-//! of old calls may be shortened, old images of the user give way to a line of text, and what the user
-//! attached to old messages, the task included, is shortened around a marker.
+//! Clearing: results of old steps become a short placeholder, long values in the arguments of old calls may be shortened,
+//! old images of the user are replaced with a line of text, and what the user attached to old messages, the task included,
+//! is shortened around a marker.
 //!
-//! What a message becomes depends on its bytes, the settings, and whether ids are named. Which messages are cleared
-//! is decided by the replay (see [`crate::guard::fold::replay`]).
+//! What a message becomes depends on its bytes, the settings, and whether ids are named. Which messages are cleared is
+//! decided by the replay (see [`crate::guard::fold::replay`]).
 //!
-//! Never edited: text with half a surrogate pair, and parts that are neither text nor media. No
-//! part with a cache breakpoint is removed, and none moves. What saves hardly anything is left
-//! alone, a placeholder of ours too: by its size, never by its text.
+//! Never edited: text with half a surrogate pair, and parts that are neither text nor media. No part with a cache breakpoint
+//! is removed, and none moves. A message stays as it is if clearing it would save hardly anything. A placeholder of the
+//! guard stays for this reason: by its size, never by its text.
 
 pub(in crate::guard) mod attachments;
 mod inputs;
@@ -33,11 +33,12 @@ use crate::{
     },
 };
 
-/// What stands in the place of a result.
+/// The placeholder of a result.
 pub(in crate::guard) const RESULT: &str = "[An old tool result was left out here by the context guard to \
 save room. Call the tool again if you need it.]";
 
-/// The same where it can be recalled; no longer, so that it is not cleared again.
+/// Writes the placeholder of a result. One with an `id`, by which the result can be recalled, is no longer than [`RESULT`],
+/// so that it is not cleared again.
 fn write_placeholder(id: Option<RecallId>) -> Cow<'static, str> {
     id.map_or(Cow::Borrowed(RESULT), |id| {
         let text = "[An old tool result was left out here by the context guard to save room;";
@@ -45,7 +46,7 @@ fn write_placeholder(id: Option<RecallId>) -> Cow<'static, str> {
     })
 }
 
-/// Raw tokens that a message saves at least; less is left alone.
+/// Raw tokens that clearing a message must save. A message that saves less stays as it is.
 const LEAST_SAVED: u32 = 64;
 
 /// What was cleared and is still part of the conversation.
@@ -61,9 +62,9 @@ pub struct Cleared {
     pub tokens: u32,
     /// The messages.
     pub messages: Vec<usize>,
-    /// Whether any of it is new with this request.
+    /// Whether any message is cleared for the first time in this request.
     pub new: bool,
-    /// Messages of which that is so.
+    /// How many messages are cleared for the first time in this request.
     pub fresh: usize,
 }
 
@@ -74,7 +75,7 @@ impl Cleared {
     }
 }
 
-/// A message as it would be.
+/// A message in its cleared form.
 #[derive(Clone, Debug, Default)]
 pub(in crate::guard) struct ClearedForm {
     edits: Edits,
@@ -84,12 +85,12 @@ pub(in crate::guard) struct ClearedForm {
     saves: u32,
     inputs: usize,
     media: usize,
-    /// Nothing but media goes.
+    /// Only media are removed; the text stays.
     keeps_text: bool,
 }
 
 impl ClearedForm {
-    /// Raw tokens of the cleared message, if it has `tokens` now. If only media go, its text weighs what it does now.
+    /// Raw tokens of the cleared message, if it has `tokens` now. If only media are removed, its text weighs the same.
     const fn now(&self, tokens: u32) -> u32 {
         match self.keeps_text {
             false => self.tokens,
@@ -98,18 +99,18 @@ impl ClearedForm {
     }
 }
 
-/// What all messages would be.
+/// What each message becomes if it is cleared.
 pub(in crate::guard) struct Clearing {
     forms: Vec<Option<ClearedForm>>,
-    /// For the request that ended at each unit, what is too new to be cleared; `None` if the settings neither keep recent
-    /// units nor clear early.
+    /// For the request that ended at each unit, the units that are too new to be cleared; `None` if the settings neither
+    /// keep recent units nor clear early.
     recent: Option<Vec<RecentUnits>>,
-    /// The settings keep recent units from deep cuts too.
+    /// The settings keep recent units from deep cuts too, not from early clearing alone.
     cuts_keep_recent: bool,
 }
 
 impl Clearing {
-    /// What could be cleared, where `first` are the raw tokens of every message after the cuts of single messages.
+    /// Finds what could be cleared. `first`: the raw tokens of every message after the cuts of single messages.
     pub(in crate::guard) fn new(view: RequestView<'_>, first: &[u32]) -> Self {
         let mut forms = vec![None; first.len()];
         let mut names = ToolNames::default();
@@ -119,7 +120,7 @@ impl Clearing {
             for at in unit.messages.clone() {
                 let form = match is_pinned {
                     false => shrink(view, at, first[at], &mut names),
-                    // Of what stays as a whole, only what is attached to the task gets shorter.
+                    // Of a pinned unit, only the attachments of the task get shorter.
                     true => shorten_task(view, at),
                 };
                 forms[at] = form
@@ -138,7 +139,7 @@ impl Clearing {
         }
     }
 
-    /// Of a conversation in which nothing is cleared.
+    /// For a conversation in which nothing is cleared.
     pub(in crate::guard) fn nothing(messages: usize) -> Self {
         Self {
             forms: vec![None; messages],
@@ -147,12 +148,12 @@ impl Clearing {
         }
     }
 
-    /// What is too new to be cleared early, for the request that ended at unit `at`.
+    /// The units that are too new to be cleared early, for the request that ended at unit `at`.
     pub(in crate::guard) fn recent_units(&self, at: usize) -> Option<RecentUnits> {
         self.recent.as_ref().map(|recent| recent[at])
     }
 
-    /// What the settings keep from a cut.
+    /// The units that the settings keep from deep cuts, for the request that ended at unit `at`.
     pub(in crate::guard) fn recent_units_of_cuts(&self, at: usize) -> Option<RecentUnits> {
         self.recent_units(at).filter(|_| self.cuts_keep_recent)
     }
@@ -174,15 +175,15 @@ impl Clearing {
         form.map(|form| &form.edits)
     }
 
-    /// What a message becomes; `None` if it stays as it is. Calls that were cut before are not cleared: the cleared form is
-    /// made of what the client sent, so some of what is gone would come back.
+    /// What a message becomes; `None` if it stays as it is. Calls that an earlier cut shortened are not cleared: the cleared
+    /// form is made of what the client sent, so values that are gone by now would come back.
     fn form_of(&self, at: usize, messages: &ShortenedMessages<'_>) -> Option<&ClearedForm> {
         self.forms[at]
             .as_ref()
             .filter(|form| form.inputs == 0 || !messages.has_cut_calls(at))
     }
 
-    /// Raw tokens of what goes with a unit, cleared.
+    /// Raw tokens of a cleared unit without its bound messages, which stay when the unit is removed.
     pub(in crate::guard) fn weigh(&self, unit: &Unit, messages: &ShortenedMessages<'_>) -> u32 {
         let tokens = unit.unbound_messages().map(|at| {
             let now = messages.tokens[at];
@@ -191,7 +192,7 @@ impl Clearing {
         sum_tokens(tokens)
     }
 
-    /// What is cleared of these messages, with its edits.
+    /// Adds the edits of those of these messages that can be cleared, and reports them.
     pub(in crate::guard) fn collect_edits(
         &self,
         places: impl Iterator<Item = usize>,
@@ -216,8 +217,8 @@ impl Clearing {
     }
 }
 
-/// Message `at` as it would be, where `tokens` are its raw ones after the cuts of single messages; `None` if nothing of it
-/// can be cleared.
+/// What message `at` becomes if it is cleared; `None` if nothing of it can be. `tokens`: its raw tokens after the cuts of
+/// single messages.
 fn shrink(
     view: RequestView<'_>,
     at: usize,
@@ -315,7 +316,7 @@ fn excludes(settings: &ClearConfig, tool: &str) -> bool {
         })
 }
 
-/// `first`: as in [`Clearing::new`].
+/// The units that are too new to be cleared. `first`: as in [`Clearing::new`].
 fn find_recent_units(view: RequestView<'_>, first: &[u32]) -> Option<Vec<RecentUnits>> {
     let settings = &view.policy.settings.clear;
     let is_set = settings.keep_rounds.or(settings.keep_steps).is_some();

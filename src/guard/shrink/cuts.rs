@@ -20,20 +20,20 @@ use crate::{
 pub(in crate::guard) struct SessionLimits<'a> {
     /// The limits that it remembers.
     pub(in crate::guard) remembered: &'a [KeyedLimit],
-    /// Those of them that leave annotated texts out bind.
+    /// Whether the remembered limits of 0 apply, which leave annotated texts out.
     pub(in crate::guard) leaves_out_texts: bool,
-    /// Characters of a new result while the window is nearly full.
+    /// The most characters of a new result while the window is nearly full; `None` otherwise.
     pub(in crate::guard) new_results: Option<usize>,
     /// Messages of the last request, without system messages.
     pub(in crate::guard) sent: usize,
 }
 
-/// What is cut of single messages.
+/// The messages of a request after the cuts of single messages.
 pub(in crate::guard) struct MessageCuts<'a> {
     view: RequestView<'a>,
     pub(in crate::guard) texts: NamedTexts<'a>,
     pub(in crate::guard) messages: ShortenedMessages<'a>,
-    /// Raw tokens of every message as bytes and settings alone leave it.
+    /// Raw tokens of every message after the cuts that depend on bytes and settings alone.
     pub(in crate::guard) settled_tokens: Vec<u32>,
 }
 
@@ -93,7 +93,8 @@ impl<'a> MessageCuts<'a> {
         }
     }
 
-    /// What the session remembers of the cuts of messages: of those that are kept, and how short `limited` ones were.
+    /// Lists what the session is to remember of the cuts of messages: the texts left out of the `kept` messages, and the
+    /// limits of the `limited` ones.
     pub(in crate::guard) fn list_limits(&self, kept: &[bool], limited: &[bool]) -> Vec<KeyedLimit> {
         let texts = self.texts.limits_to_remember(kept);
         self.messages
@@ -108,17 +109,17 @@ impl<'a> MessageCuts<'a> {
         self.texts.leave_out_text(text, &mut self.messages.tokens)
     }
 
-    /// Raw tokens of what goes with a unit.
+    /// Raw tokens of a unit without the messages that are bound to it: what removing the unit frees.
     pub(in crate::guard) fn weigh_unit(&self, unit: &Unit) -> u32 {
         sum_tokens(&self.messages.tokens[unit.unbound_messages()])
     }
 
-    /// Raw tokens of what stays where a unit goes.
+    /// Raw tokens of the bound messages of a unit, which stay when the unit is removed.
     pub(in crate::guard) fn weigh_bound(&self, unit: &Unit) -> u32 {
         sum_tokens(&self.messages.tokens[unit.bound_messages()])
     }
 
-    /// Raw tokens of messages once all annotated texts that may go have gone.
+    /// Raw tokens of messages once all annotated texts that may be left out are left out.
     pub(in crate::guard) fn weigh_least(&self, messages: Range<usize>) -> u32 {
         self.texts.weigh_least(messages, &self.messages.tokens)
     }

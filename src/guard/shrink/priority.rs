@@ -1,21 +1,21 @@
 //! Caps of named texts, the share of system text in the budget, and the removal of annotated texts from a prompt
 //! that is too large.
 //!
-//! Caps and the share are tokens of the provider's count; the share is one of the default budget. The scale by which
-//! they become raw tokens is held, so the front of a prompt does not change with each usage:
+//! Caps and the share are counted in the provider's tokens; the share is a part of the default budget. The scale that
+//! converts them to raw tokens is held, so the front of a prompt does not change with each reported usage:
 //!
 //! 1. A named text over its cap keeps its beginning and end. Texts of answers and results have no caps.
-//! 2. Where system text is over its share, annotated system texts are left out: low priority first, critical ones
+//! 2. If system text is over its share, annotated system texts are left out: low priority first, critical ones
 //!    never; an annotation without a priority is medium. Within a priority the smallest text that frees enough is left
 //!    out, else the largest. A placeholder with its name takes its place, since a pinned message is never removed and
 //!    no text becomes empty.
-//! 3. Where that is not enough and `trim_system` is set, texts without an annotation are shortened, the longest first.
+//! 3. If that is not enough and `trim_system` is set, texts without an annotation are shortened, the longest first.
 //!
-//! Where the whole prompt is over its budget, the replay of [`crate::guard::fold::replay`] leaves out texts in the order of
+//! If the whole prompt is over its budget, the replay of [`crate::guard::fold::replay`] leaves out texts in the order of
 //! [`removable_texts`], and the session remembers them.
 //!
-//! The instructions at the start have the share together. Each later system message has the rest, so that it changes
-//! nothing that was sent before.
+//! The instructions at the start share one limit. Each later system message gets what the earlier ones leave of the share,
+//! so that it changes nothing that was sent before.
 //!
 //! A text with half a surrogate pair is not edited. A second pass changes nothing.
 
@@ -58,10 +58,10 @@ pub(in crate::guard) struct NamedTexts<'a> {
     texts: Vec<PromptText>,
     /// Sizes of the edited messages.
     sizes: BTreeMap<usize, TextSizes>,
-    /// Texts left out because the prompt was over its budget; `recalled` are those of earlier requests.
+    /// Texts left out because the prompt was over its budget; `recalled` are those that earlier requests left out.
     left_out: BTreeSet<usize>,
     recalled: BTreeSet<usize>,
-    /// Raw tokens of all system messages as they go out, and their share.
+    /// Raw tokens of all pinned system messages as they are sent, and the most that their share allows.
     system: u32,
     limit: u32,
 }
@@ -195,8 +195,8 @@ impl<'a> NamedTexts<'a> {
         xxh3_128(&bytes)
     }
 
-    /// Raw tokens of messages of `tokens` once all texts that may be left out are: the same whichever of them are
-    /// left out by now.
+    /// Raw tokens of these messages, of `tokens` each, once all texts that may be left out are left out. The result is the
+    /// same whichever of them are left out already.
     pub(in crate::guard) fn weigh_least(&self, messages: Range<usize>, tokens: &[u32]) -> u32 {
         let least = messages.map(|at| self.weigh_message_least(at, tokens[at]));
         sum_tokens(least)
@@ -235,7 +235,7 @@ impl<'a> NamedTexts<'a> {
         let message = self.view.item(text.message);
         let tokens = &mut tokens[text.message];
         let sizes = self.sizes.entry(text.message).or_insert(message.sizes);
-        // The frame of the message, its calls and its media stay as they are.
+        // The frame of the message, its calls and its media weigh what they did before.
         let beside = *tokens - self.weights.count_text_tokens(sizes);
         *sizes -= text.sizes;
         *sizes += replacement.sizes;

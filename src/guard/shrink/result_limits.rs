@@ -12,24 +12,24 @@ use crate::{
 
 /// No result is cut below this; characters.
 pub(in crate::guard) const LEAST_CHARS: usize = 200;
-/// Fewer show hardly more than what frames them.
+/// The limit of a recalled text is at least this many characters: fewer would be hardly more than the text that frames them.
 const LEAST_RECALL_CHARS: usize = 1_000;
 /// The largest share of the window that one result may take.
 pub(in crate::guard) const FIRST_SHARE: f64 = 0.3;
 /// The same while a session is not healthy.
 pub(in crate::guard) const TIGHT_SHARE: f64 = 0.05;
-/// The share of the window that goes whole, whatever its length, up to [`MOST_CHARS`]; unless a limit is set.
+/// The share of the window up to which a result is sent whole, but not beyond [`MOST_CHARS`]; unless a limit is set.
 const WHOLE_SHARE: f64 = 0.125;
 const MOST_CHARS: usize = 400_000;
 
 /// The limit of one message: an amount and a marker. The amount is in characters for a result and for each value of a call,
-/// in raw tokens for the attachments of a user message, and 0 for an annotated text that is left out. The highest bit tells
-/// that the marker is `NearlyFull`.
+/// in raw tokens for the attachments of a user message, and 0 for an annotated text that is left out. The highest bit is set
+/// if the marker is `NearlyFull`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(in crate::guard) struct RememberedLimit(u32);
 
-/// A limit by the digest of its message, or by the key of its text.
+/// A limit by the key of its message or text: mostly the digest of the message.
 pub(in crate::guard) type KeyedLimit = (u128, RememberedLimit);
 
 impl RememberedLimit {
@@ -77,8 +77,8 @@ impl TruncationRule {
     }
 }
 
-/// Characters of one answer of `recall` for this kind of text. It is held to the share of a result that comes while
-/// the window is nearly full, since most are asked for then.
+/// The most characters of one answer of `recall` for this kind of text. An answer gets the share of a new result in a nearly
+/// full window, since most recalls are made in such a window.
 pub fn max_recall_chars(sizes: &TextSizes, policy: &Policy<'_>) -> usize {
     let rule = TruncationRule {
         chars: policy.settings.recall_max_chars,
@@ -112,8 +112,8 @@ fn chars_within(sizes: &TextSizes, share: f64, policy: &Policy<'_>) -> usize {
     }
 }
 
-/// The longest result of this kind of text that settings and window let go whole, in characters. A guessed window counts
-/// here too: it gives room, and never takes any.
+/// The longest result of this kind of text that settings and window allow to be sent whole, in characters. A guessed window
+/// counts here too, since it can only raise this limit.
 pub(in crate::guard) fn max_whole_chars(sizes: &TextSizes, policy: &Policy<'_>) -> usize {
     policy.settings.max_tool_result_chars.unwrap_or_else(|| {
         let share = WHOLE_SHARE * f64::from(policy.window);
@@ -122,8 +122,8 @@ pub(in crate::guard) fn max_whole_chars(sizes: &TextSizes, policy: &Policy<'_>) 
     })
 }
 
-/// The length of a result in characters with which its message stays within the bytes that the provider accepts,
-/// with `block` injected characters at its end. `None` where the message is within them as it came.
+/// How long a result may be, in characters, so that its message stays within the bytes that the provider accepts, with
+/// `block` injected characters at its end. `None` if the message is within these bytes as it came.
 pub(in crate::guard) fn chars_within_bytes(
     view: RequestView<'_>,
     at: usize,

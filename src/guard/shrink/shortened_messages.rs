@@ -1,6 +1,6 @@
-//! The messages of one conversation as they go out: their tokens, and what is cut of them. Tool results are cut by the
-//! settings and the window. If the newest step is too large all the same, its calls are cut too; if the newest message is
-//! the user's, what is attached to it.
+//! The messages of one conversation as they are sent: their tokens, and what is cut of them. Tool results are cut by the
+//! settings and the window. If the newest step is still too large, its calls are cut too. If the newest message is the
+//! user's, its attachments are cut.
 
 mod calls;
 mod tighten;
@@ -73,16 +73,16 @@ struct ShortenedMessage {
     edits: Edits,
     /// The sizes of the text that is left of a result.
     sizes: TextSizes,
-    /// What the session remembers; `None` where settings and window alone say how long the message may be. Characters; of
-    /// a user message, raw tokens of its attachments.
+    /// What the session remembers; `None` if settings and window alone give the length of the message. In characters; for a
+    /// user message, in raw tokens of its attachments.
     limit: Option<RememberedLimit>,
-    /// One; of a message with calls, one for the arguments of each cut call and one for the text.
+    /// One part; for a message with calls, one for the arguments of each cut call and one for the text.
     parts: Vec<CutPart>,
 }
 
 #[derive(Clone, Debug)]
 struct CutPart {
-    /// The tool that is called; `None` for what is no call.
+    /// The tool that is called; `None` if the part is not of a message with calls.
     called: Option<String>,
     /// Characters.
     before: usize,
@@ -93,8 +93,8 @@ struct CutPart {
 /// attachments.
 pub(in crate::guard) struct ShortenedMessages<'a> {
     view: RequestView<'a>,
-    /// What does not pair stays as it came: its other half is not with the provider. Found once, since it is asked for
-    /// each unit.
+    /// Whether calls and results that do not pair stay as they came. If the provider manages the history, they do not: it
+    /// holds their other halves. Found once, since it is needed for each unit.
     keeps_unpaired: bool,
     /// Raw tokens of every message as it goes out.
     pub(in crate::guard) tokens: Vec<u32>,
@@ -145,7 +145,7 @@ impl<'a> ShortenedMessages<'a> {
         }
     }
 
-    /// What the call of a result asked for; `None` where a result keeps its ends alone.
+    /// What the call of a result asked for; `None` if the settings let a result keep nothing but its ends.
     fn find_asked_lines(&self, at: usize, names: &mut ToolNames) -> Option<AskedLines> {
         let RequestView {
             conversation,
@@ -161,10 +161,10 @@ impl<'a> ShortenedMessages<'a> {
         Some(AskedLines::from_arguments(&arguments.unwrap_or_default()))
     }
 
-    /// Cuts results from message `from` on that are longer than `chars` characters or a small share of the window, but for
-    /// those of tools whose results stay.
-    /// The session remembers the limits by digest, since the next request may have other limits. So a result that equals an
-    /// earlier one, call id included, is not cut: its limit would cut the earlier one too.
+    /// Cuts results from message `from` on that are longer than `chars` characters or a small share of the window. Results
+    /// of tools that the settings exclude from clearing stay. The session remembers the limits by digest, since the next
+    /// request may have other limits. A result that equals an earlier one, call id included, is therefore not cut: its limit
+    /// would cut the earlier one too.
     pub(in crate::guard) fn cut_nearly_full(&mut self, from: usize, chars: usize) {
         let rule = TruncationRule {
             chars: chars.max(LEAST_CHARS),
@@ -191,8 +191,8 @@ impl<'a> ShortenedMessages<'a> {
     /// Cuts a result by a rule. Returns the limit that it was cut to. With the `names` of tools, lines that its call asked
     /// for stay between its ends.
     ///
-    /// What is left may be denser text than the whole. So what is left is measured like any other result, and cut again
-    /// until it is within its share. A second pass then changes nothing.
+    /// The text that is left may be denser than the whole text. It is therefore measured like any other result, and cut
+    /// again until it is within its share. A second pass then changes nothing.
     fn cut_by_rule(
         &mut self,
         at: usize,
@@ -226,7 +226,7 @@ impl<'a> ShortenedMessages<'a> {
         None
     }
 
-    /// The sizes of a result's text as it goes out.
+    /// The sizes of a result's text as it is sent.
     fn remaining_sizes(&self, at: usize) -> TextSizes {
         let whole = || self.view.conversation.result_text_sizes(self.view.item(at));
         self.shortened.get(&at).map_or_else(whole, |cut| cut.sizes)
@@ -271,7 +271,7 @@ impl<'a> ShortenedMessages<'a> {
         self.shortened.get(&at).map(|cut| &cut.edits)
     }
 
-    /// What limits message `at` already.
+    /// The remembered limit that message `at` has been cut to; `None` if settings and window alone limit it.
     fn limit_of(&self, at: usize) -> Option<RememberedLimit> {
         self.shortened.get(&at)?.limit
     }
@@ -281,8 +281,8 @@ impl<'a> ShortenedMessages<'a> {
         self.view.item(at).author == Author::Model && self.shortened.contains_key(&at)
     }
 
-    /// Adds the edits of the messages that are `sent`. Messages before `known` were part of the last request, with the limits
-    /// that are `remembered`.
+    /// Adds the edits of the messages that are `sent`, and reports the cuts. The last request had the messages before
+    /// `known`, and was cut with the limits that are `remembered`.
     pub(in crate::guard) fn collect_edits(
         &self,
         sent: impl Fn(usize) -> bool,
@@ -365,7 +365,7 @@ impl<'a> ShortenedMessages<'a> {
         (share / self.view.token_weights().max_char_weight()) as usize
     }
 
-    /// Cuts what is attached to a user message to `most` raw tokens, which the session then remembers.
+    /// Cuts the attachments of a user message to `most` raw tokens, which the session then remembers.
     fn limit_attachments(&mut self, at: usize, most: usize) {
         let tokens = u32::try_from(most).unwrap_or(u32::MAX);
         let limit = AttachmentLimit::of_newest(tokens);
@@ -386,7 +386,8 @@ impl<'a> ShortenedMessages<'a> {
         }
     }
 
-    /// Cuts one result. `remembered`: the limit that the session remembers from now on; `None` for the one before.
+    /// Cuts one result. Returns whether it was cut. `remembered`: the limit that the session remembers from now on; with
+    /// `None` it keeps the one that it has.
     fn cut_result(
         &mut self,
         at: usize,

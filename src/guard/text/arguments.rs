@@ -28,14 +28,14 @@ pub(in crate::guard) struct CutArguments {
     pub(in crate::guard) inserted: TextSizes,
 }
 
-/// Cuts the long values of a call's arguments; `None` without any.
+/// Cuts the long values of a call's arguments; `None` if no value is long, or if the arguments cannot be edited.
 pub(in crate::guard) fn cut_arguments(
     conversation: &Conversation,
     arguments: Arguments,
     keep: Keep,
 ) -> Option<CutArguments> {
     let raw = conversation.span_bytes(arguments.span());
-    // A character is a byte at least.
+    // A character takes at least one byte, so shorter arguments have no long value.
     if raw.len() <= keep.max_chars() {
         return None;
     }
@@ -67,9 +67,9 @@ pub(in crate::guard) struct CallArguments {
 enum ArgumentsKind {
     /// JSON inside a JSON string.
     TextOfJson,
-    /// Any other text inside a JSON string: `inner` is the text as the body spells it, and one string.
+    /// Any other text inside a JSON string: `inner` is the text as the body spells it, and `value` is one string.
     OtherText,
-    /// JSON that stands in the body as it is.
+    /// JSON that is in the body as it is, not inside a string.
     Json,
 }
 
@@ -91,7 +91,7 @@ impl CallArguments {
         }
     }
 
-    /// Reads a text of arguments as the body spells it. One that is not JSON is one value: a patch, or an object
+    /// Reads a text of arguments as the body spells it. A text that is not JSON becomes one value: a patch, or an object
     /// whose end is missing because the answer was cut off.
     fn from_raw(raw: &[u8]) -> Option<Self> {
         if !text::is_decodable(raw) {

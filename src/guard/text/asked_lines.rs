@@ -1,7 +1,7 @@
-//! The lines of a long result that look like what was asked for: errors, the pattern of its call, or the range of lines.
+//! The lines of a long result that look like what its call asked for: errors, lines with its pattern, or its range of lines.
 //!
-//! They follow from the result and its call alone, so that they are the same in every request. The time is linear in the
-//! text: a pattern counts by its words, since an expression would be compiled for each long result of each request.
+//! They depend on the result and its call alone, so they are the same in every request. The time is linear in the text: a
+//! pattern is searched for by its words, since a regular expression would be compiled for each long result of each request.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -13,16 +13,16 @@ use super::{
     line_range::parse_lines,
 };
 
-/// Characters of all lines that are shown, with a marker for each stretch of them.
+/// Characters of all lines that are shown, the markers between their stretches included.
 const MAX_CHARS: usize = 4_000;
-/// Characters of one line that are shown, and those of them before what was found in it.
+/// Characters of one line that are shown, and how many of them may precede the first match.
 const MAX_LINE_CHARS: usize = 400;
 const BEFORE_CHARS: usize = 100;
-/// Lines behind one that speaks of an error, where they are indented: places in the code, mostly.
+/// The most indented lines that are shown after a line with an error: they mostly name places in the code.
 const MAX_INDENTED: usize = 6;
 /// Longer arguments are not read.
 const MAX_ARGUMENT_BYTES: usize = 16 << 10;
-/// Words of a pattern that are looked for, and bytes of the shortest.
+/// Words of all patterns of a call that are looked for, and bytes of the shortest word.
 const MAX_WORDS: usize = 16;
 const MIN_WORD_BYTES: usize = 3;
 
@@ -49,13 +49,13 @@ const ENDS: [[&str; 2]; 4] = [
 /// What a call asked for.
 #[derive(Debug, Default)]
 pub(in crate::guard) struct AskedLines {
-    /// A line matches that has all words of one of these.
+    /// A line matches if it has all words of one of these.
     alternatives: Vec<Vec<String>>,
     /// The first and the last line, counted from 1.
     range: Option<(usize, usize)>,
 }
 
-/// The lines of one kind, in characters, and how long all of them are; those beyond [`MAX_CHARS`] are counted only.
+/// The lines of one kind, in characters, and how long all of them are. Lines beyond [`MAX_CHARS`] are counted only.
 #[derive(Default)]
 struct FoundLines {
     lines: Vec<Range<usize>>,
@@ -63,7 +63,7 @@ struct FoundLines {
 }
 
 impl AskedLines {
-    /// Nothing of a call whose arguments are no JSON object.
+    /// Reads what a call asked for. Finds no pattern and no range if the arguments are not a JSON object, or are too long.
     pub(in crate::guard) fn from_arguments(json: &str) -> Self {
         let members = Some(json).filter(|json| json.len() <= MAX_ARGUMENT_BYTES);
         let members =
@@ -85,8 +85,8 @@ impl AskedLines {
         }
     }
 
-    /// The stretches of a text to be shown of the characters in `gap`, in order, within `room` characters. A stretch takes
-    /// `marker` more, unless it follows another one directly.
+    /// Chooses the stretches of `text` that are shown of the characters in `gap`, in order, within `room` characters. A
+    /// stretch takes `marker` characters more, unless it follows another one directly.
     pub(super) fn choose_stretches(
         &self,
         text: &str,
@@ -95,7 +95,7 @@ impl AskedLines {
         marker: usize,
     ) -> Vec<Range<usize>> {
         let mut kinds = self.find_lines(text, gap);
-        // What most lines are says least of what was asked for.
+        // The kind with the fewest characters comes first: what most lines match says least about what was asked for.
         kinds.sort_by_key(|kind| kind.chars);
         let mut room = room.min(MAX_CHARS);
         let mut chosen: BTreeMap<usize, usize> = BTreeMap::new();
@@ -112,7 +112,7 @@ impl AskedLines {
         chosen.into_iter().map(|(start, end)| start..end).collect()
     }
 
-    /// Lines that speak of an error, those with the words of the pattern, and those of the range.
+    /// Finds the lines that report an error, those with the words of a pattern, and those of the range.
     fn find_lines(&self, text: &str, gap: &Range<usize>) -> [FoundLines; 3] {
         let mut found: [FoundLines; 3] = Default::default();
         let words = self.alternatives.iter().flatten().map(String::as_str);
@@ -169,7 +169,8 @@ impl AskedLines {
     }
 }
 
-/// The words of one alternative of a regular expression, or of a search. What may be left out in a match is no word.
+/// Splits one alternative of a regular expression, or a search, into words. A character that a match may lack (before `?` or
+/// `*`) is part of no word.
 fn split_words(pattern: &str) -> Vec<String> {
     let (mut words, mut word) = (Vec::new(), String::new());
     let mut chars = pattern.chars();
@@ -204,7 +205,7 @@ fn find_range(arguments: &Map<String, Value>) -> Option<(usize, usize)> {
     })
 }
 
-/// The number that a tool for reading files writes before a line.
+/// The line number that a tool for reading files writes before a line.
 fn read_line_number(line: &str) -> Option<usize> {
     let line = line.trim_start();
     let rest = line.trim_start_matches(|c: char| c.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! Tells lines that speak of an error.
+//! Recognizes lines that report an error.
 
 /// Words that indicate an error, in lower case.
 pub(in crate::guard) const WORDS: [&str; 9] = [
@@ -12,10 +12,10 @@ pub(in crate::guard) const WORDS: [&str; 9] = [
     "错误",
     "失败",
 ];
-/// Directly before such a word, these negate it.
+/// They negate such a word if they are directly before it.
 const NEGATIONS: [&str; 4] = ["0 ", "no ", "without ", "zero "];
 
-/// Whether a line has a word that indicates an error, and that nothing negates.
+/// Whether a line has a word that indicates an error and is not negated.
 pub(in crate::guard) fn indicates_error(line: &str) -> bool {
     let line = line.to_lowercase();
     let is_negated = |at: usize| {

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-/// The tags of fences. A tag is matched by its beginning, so these also stand for longer names.
+/// The tags of fences. A tag is matched by its beginning, so these also match longer names.
 pub(crate) const TAGS: [&str; 5] = [REMINDER, FACTS, PACKAGE, SUMMARY, TRANSCRIPT];
 pub(crate) const REMINDER: &str = "reminder";
 pub(crate) const FACTS: &str = "facts";
@@ -13,7 +13,7 @@ pub(crate) const PACKAGE: &str = "continuation_package";
 pub(crate) const SUMMARY: &str = "summary";
 pub(crate) const TRANSCRIPT: &str = "transcript";
 
-/// The text without fence tags: the `<` of each becomes a parenthesis of as many bytes, so that the length stays.
+/// Replaces the `<` of each fence tag with a parenthesis of as many bytes, so that the length stays.
 pub(crate) fn neutralize_tags(text: &str) -> Cow<'_, str> {
     let mut changed: Option<String> = None;
     for (at, with) in find_tags(text, &TAGS) {

@@ -1,7 +1,7 @@
 //! Ranges of lines as models write them.
 
-/// Reads `120-180`, `120`, `120-`, `-180` or `[120, 180]`, in any order: the first and the last line, counted from 1. `None`
-/// without a number.
+/// Reads `120-180`, `120`, `120-`, `-180` or `[120, 180]`: the first and the last line, counted from 1. The two numbers may
+/// be in either order. `None` without a number.
 pub(crate) fn parse_lines(lines: &str) -> Option<(usize, usize)> {
     let numbers = lines.split(|c: char| !c.is_ascii_digit());
     let mut numbers = numbers

@@ -1,4 +1,4 @@
-//! One text made shorter around a marker.
+//! Shortens one text around a marker.
 
 pub(in crate::guard) mod arguments;
 pub(in crate::guard) mod asked_lines;

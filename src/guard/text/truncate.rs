@@ -1,13 +1,13 @@
-//! Truncates tool results: a result over its limit keeps its head and its tail, and between them the lines that were asked
-//! for, where the settings say nothing else.
+//! Truncates tool results: a result over its limit keeps its head and its tail. Unless the settings give a limit or the
+//! lengths of the ends, it also keeps the lines between them that its call asked for.
 //!
-//! The cut depends on the bytes of the message and of its call, and on the settings alone, so it is the same in every request. Cuts lie
-//! between characters, never inside an escape, and at the end of a line where one is near. A text with half a
-//! surrogate pair is not edited, and a part with a cache breakpoint is not removed. A cut result is within its
-//! limit, marker included, so that a second pass changes nothing.
+//! The cut depends on the bytes of the message and of its call, and on the settings alone, so it is the same in every
+//! request. Cuts lie between characters, never inside an escape, and at the end of a line where one is near. A text with
+//! half a surrogate pair is not edited, and a part with a cache breakpoint is not removed. A cut result is within its limit,
+//! marker included, so that a second pass changes nothing.
 //!
-//! The text of an answer with calls is cut in the same way, but no part of it vanishes: reasoning without what
-//! followed it is refused.
+//! The text of an answer with calls is cut in the same way, but none of its parts is removed: providers refuse reasoning
+//! without the part that followed it.
 
 mod marker;
 pub(in crate::guard) mod text_cut;
@@ -32,13 +32,13 @@ use crate::{
 pub struct TruncationLimit {
     /// The longest result that is not cut, and the longest that a cut result may be.
     pub chars: usize,
-    /// What a cut result keeps at each end, as far as it fits.
+    /// What a cut result keeps at its beginning and at its end, as far as the limit has room.
     pub head: usize,
     pub tail: usize,
 }
 
 impl TruncationLimit {
-    /// Half of `chars` stays at each end of a cut result.
+    /// Keeps half of `chars` at each end of a cut result.
     pub(in crate::guard) const fn with_halves(chars: usize) -> Self {
         Self {
             chars,
@@ -61,11 +61,12 @@ pub struct ResultCut {
 /// How far a cut moves at most to reach the end of a line; characters.
 const NEAR_CHARS: usize = 200;
 
-/// What is left of a text that is cut whole, but cannot vanish: some providers refuse a part with an empty text.
+/// What is left of a text that is cut whole, in a part that stays: some providers refuse a part with an empty text.
 const ELLIPSIS: &str = "...";
 
-/// Cuts a tool result down to its limit; `None` where it is within the limit or cannot be cut. The markers name the
-/// `id`. With `asked`, the lines that it finds stay between head and tail, as far as the limit has room.
+/// Cuts a tool result, or the text of an answer with calls, down to its limit; `None` if it is within the limit or cannot be
+/// cut. The markers name the `id`. With `asked`, the lines that it finds stay between head and tail, as far as there is
+/// room.
 pub(in crate::guard) fn cut_result(
     conversation: &Conversation,
     message: &Item,
@@ -75,7 +76,7 @@ pub(in crate::guard) fn cut_result(
     id: Option<RecallId>,
 ) -> Option<ResultCut> {
     let mut texts = collect_texts(conversation, message);
-    // The texts of an answer that are as short as what a cut leaves of them stay as they are.
+    // A text of an answer stays as it is if it is no longer than what a cut would leave of it.
     let mut kept = TextSizes::default();
     if message.author == Author::Model && texts.len() > 1 {
         texts.retain(|piece| {
@@ -116,7 +117,7 @@ pub(in crate::guard) fn cut_result(
     for (piece, chars) in texts.iter().zip(counts) {
         let raw = conversation.raw_bytes(piece.text);
         let (mut walk, mut walked) = (TextWalk::new(raw), start);
-        // The byte at which a character of this text begins. Asked for in order.
+        // The byte at which a character of this text begins. It must be called with ascending indices.
         let mut find_byte = |index: usize| {
             walk.skip_chars(index.saturating_sub(walked));
             walked = walked.max(index);
@@ -132,7 +133,7 @@ pub(in crate::guard) fn cut_result(
             let is_marked = marked.replace(nth) == Some(nth);
             left.extend_from_slice(&raw[from..bytes.start]);
             from = bytes.end;
-            // The part with the marker precedes it.
+            // A part is removed only if an earlier part has the marker of this gap.
             let part = piece.part.filter(|_| whole && is_marked);
             if let Some(span) = part.and_then(|part| conversation.block_with_comma(part)) {
                 cut.edits.remove(span);
@@ -155,8 +156,8 @@ pub(in crate::guard) fn cut_result(
     Some(cut)
 }
 
-/// The stretches of `removed` characters that go, each with a marker, where others stay. One that is no longer than its
-/// marker stays.
+/// Lists the gaps: the stretches of the `removed` characters that are left out, each with a marker in its place, between
+/// those that `stay`. If some stay, a gap that is no longer than its marker stays too.
 fn list_gaps(
     removed: Range<usize>,
     stay: &[Range<usize>],
@@ -190,7 +191,7 @@ fn find_cut_range(
 
 struct ResultText {
     text: JsonString,
-    /// The part around the text, where it may be removed: it is one of a result, without a cache breakpoint.
+    /// The part around the text, if it may be removed: it is a part of a result and has no cache breakpoint.
     part: Option<Span>,
 }
 
@@ -211,8 +212,8 @@ fn collect_texts(conversation: &Conversation, message: &Item) -> Vec<ResultText>
     texts.collect()
 }
 
-/// Widens a gap in a text of `total` characters to the ends of lines that are near. These line ends go too:
-/// the marker brings its own.
+/// Widens a gap in a text of `total` characters to the ends of lines that are near. These line ends are removed too: the
+/// marker brings its own.
 pub(in crate::guard) fn widen_to_lines(
     text: impl Iterator<Item = Character>,
     gap: Range<usize>,

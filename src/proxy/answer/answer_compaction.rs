@@ -1,6 +1,6 @@
 //! Answers a client that asks for its conversation to be compacted, in place of a provider that may not know how.
 //!
-//! The answer is one entry whose text stands for the conversation. If compaction is on, the text is a summary, made by its
+//! The answer is one entry whose text replaces the conversation. If compaction is on, the text is a summary, made by its
 //! model and within its limits; else it is a ledger. No failure of a summary fails the request. A stream begins at once and
 //! has comments while a summary is made. When the entry comes back, `Format::index_body` makes a message of it, so nothing
 //! is kept here.
@@ -34,10 +34,10 @@ pub enum CompactionShape {
     List,
 }
 
-/// What stands for a conversation.
+/// The text that replaces a conversation.
 struct CompactedText {
     text: String,
-    /// As the header of actions has it.
+    /// The value of the header of actions.
     action: HeaderValue,
     cost: SummaryCost,
 }
@@ -71,7 +71,7 @@ pub(in crate::proxy) async fn answer_compaction(
     answer
 }
 
-/// Makes the text that stands for the conversation. If it is to be a summary, waits for it.
+/// Makes the text that replaces the conversation. If it is to be a summary, waits for the summary.
 async fn compact_conversation(request: &ClientRequest, mut placed: PlacedRequest) -> CompactedText {
     let app = &request.app;
     let wait = begin_whole_summary_wait(request, &mut placed);

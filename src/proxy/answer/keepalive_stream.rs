@@ -1,8 +1,8 @@
 //! A stream that begins before there is an answer, since its request waits for its summary.
 //!
-//! The client gets a head at once, and comments while it waits; then the provider's stream as it comes, with its
+//! The client gets a head at once, and comments while it waits. Then it gets the provider's stream as it comes, with
 //! trailers. The provider's headers are lost. An error is the stream's last event, and breaks the stream.
-//! CANCEL: a client that leaves drops the body, and with it the provider's request. The summary job runs on.
+//! CANCEL: a client that leaves drops the body, and with it the provider's request. The summary job continues.
 
 use std::{io, time::Duration};
 
@@ -33,9 +33,9 @@ use crate::{
 
 /// How often a client that waits gets a comment.
 const COMMENT_EVERY: Duration = Duration::from_secs(3);
-/// Every parser passes over it.
+/// A comment, which every parser ignores.
 const COMMENT: &[u8] = b": plimsoll compacting\n\n";
-/// How long an error event has to be written out before the stream breaks.
+/// The time in which an error event can be written before the stream breaks.
 const FLUSH_WAIT: Duration = Duration::from_millis(50);
 
 /// Answers with a stream at once, and sends the request once its summary is made. `hold`: the share of the request's body
@@ -68,7 +68,7 @@ pub(in crate::proxy) fn answer_while_waiting(
     answer
 }
 
-/// A stream that begins at once, with comments while `waits` runs, and then what `answers` makes of its result.
+/// Makes a stream that begins at once, with comments while `waits` runs, and then what `answers` makes of its result.
 pub(super) fn stream_while_waiting<T: Send + 'static, F>(
     head: HeaderMap,
     waits: impl Future<Output = T> + Send + 'static,
@@ -79,7 +79,7 @@ where
 {
     let (done, waited) = oneshot::channel();
     let waits = async move {
-        // The receiving body also drives this future, so it exists.
+        // The body that receives the result also drives this future, so the receiver exists.
         let _ = done.send(waits.await);
     };
     let comment = || Ok(data_frame(COMMENT));

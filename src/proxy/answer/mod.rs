@@ -1,5 +1,5 @@
-//! The answer to a client: a provider's, relayed, with the rounds of the tool loop in it, or one that the proxy makes in its
-//! place.
+//! The answer to a client: a provider's answer, relayed and joined from all tool rounds, or an answer that the proxy makes
+//! in its place.
 
 mod answer_compaction;
 mod keepalive_stream;

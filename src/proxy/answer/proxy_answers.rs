@@ -12,7 +12,7 @@ use crate::{
     wire::Body,
 };
 
-/// An answer without content: the model called only proxy-executed tools. Without it the client would wait.
+/// Makes an answer without content, for a model that called only proxy-executed tools. Without it the client would wait.
 pub(super) fn empty_response(
     format: Format,
     streams: bool,
@@ -26,8 +26,8 @@ pub(super) fn empty_response(
     }
 }
 
-/// A provider's refusal as the last event of a stream whose head is out. `model`: as the client names it. `None` where it has
-/// no readable error.
+/// Writes a provider's refusal as the last event of a stream whose head was sent. `model`: as the client names it. Returns
+/// `None` if the answer is a success or has no readable error.
 pub(super) async fn refusal_event(
     format: Format,
     model: &str,

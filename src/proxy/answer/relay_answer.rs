@@ -37,7 +37,7 @@ pub(in crate::proxy) async fn relay_answer(
     }
 }
 
-/// Relays a stream. Headers report what is known before it; trailers, or a comment, what its end shows.
+/// Relays a stream. Headers report what is known before the stream. Trailers, or a comment, report what is known at its end.
 pub(super) fn relay_stream(
     request: ClientRequest,
     answered: AnsweredRequest,
@@ -151,7 +151,7 @@ async fn read_whole(
     Ok(read)
 }
 
-/// The answer for the client, and what it says if it is a whole success.
+/// Makes the answer for the client. Returns it with its summary, if it is a whole success.
 fn write_whole(
     request: &ClientRequest,
     placed: &PlacedRequest,

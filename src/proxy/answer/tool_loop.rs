@@ -1,10 +1,11 @@
 //! The tool loop: an answer that calls only the proxy's tools is followed by another request.
 //!
-//! Each round sends the request again with the results. If a round fails, the request is sent without recovery's additions.
+//! Each tool round sends the request again with the results. If a round fails, the request is sent without recovery's
+//! additions.
 //!
-//! A round is one more record and one more plan of the same conversation, so the next request begins with the bytes
-//! of the one before. If an answer calls the client's tools too, no round begins, since the client has to answer its
-//! calls first: the proxy's calls are recorded with their results, and put back into the message that the client echoes.
+//! A round adds one record to the same conversation and plans it again, so the next request begins with the bytes of the one
+//! before. If an answer calls the client's tools too, no round begins, since the client has to answer its calls first: the
+//! proxy's calls are recorded with their results, and put back into the message that the client echoes.
 
 use async_trait::async_trait;
 use http::{Response, StatusCode};
@@ -29,9 +30,9 @@ use crate::{
 pub(super) struct ToolLoop {
     pub(super) request: ClientRequest,
     pub(super) placed: PlacedRequest,
-    /// Whether the first answer is a stream; all later ones must be alike.
+    /// Whether the first answer is a stream. All later answers must be of the same kind.
     pub(super) streamed: bool,
-    /// The body's share of the bytes in flight, as long as it may be sent again.
+    /// The body's share of the bytes in flight, as long as the body may be sent again.
     pub(super) _hold: Option<Hold>,
 }
 
@@ -95,7 +96,8 @@ impl AnswerDriver for ToolLoop {
 }
 
 impl ToolLoop {
-    /// Executes and records the proxy-executed calls of the last answer, while the request is there to look into.
+    /// Executes and records the proxy-executed calls of the last answer, while the request still exists: its conversation is
+    /// read.
     pub(super) fn finish_answer(&mut self, last: &ModelAnswer, before: PrecedingText) {
         let followed = self.request.followed_conversation();
         if let (Some(followed), Some(planned)) = (followed, &mut self.placed.planned) {
@@ -104,12 +106,13 @@ impl ToolLoop {
     }
 
     async fn send_again(&mut self) -> Result<ProviderReply, SendError> {
-        // Counted apart: the client's head has the calls before the first answer.
+        // These calls are counted separately: the head that the client has names the calls before the first answer.
         let mut calls = CallCount::default();
         attempt_request(&self.request, &mut self.placed, None, &mut calls).await
     }
 
-    /// The answer to a request without recovery's additions. If the client has the head of a stream, a refusal becomes an event.
+    /// Prepares for the client the answer to a request without recovery's additions. If the client already has the head of a
+    /// stream, a refusal becomes an event.
     async fn answer_for_client(&self, answer: Response<Body>) -> Option<Response<Body>> {
         if self.streamed && !self.can_follow(&answer) {
             let status = answer.status().as_u16();

@@ -5,16 +5,18 @@
 //! - without asking for the usage of a stream,
 //! - without the cache markers that the proxy added, and with or without the members that answers lack,
 //! - with the text of a summary in the place of the block that the provider made,
-//! - with the prompt elsewhere, then without rounds of the proxy's tools, and then without any of recovery's additions,
+//! - with the prompt at another place, then without tool rounds, and then without any of recovery's additions,
 //! - without old images,
 //! - asking the provider to drop thinking, and then without thinking ([`super::thinking_remedy`]),
 //! - without the beta that the suffix of the model's name asks for,
-//! - smaller, if the conversation was too long ([`super::overflow_retry`]), or if nobody knows the words of the refusal
+//! - smaller, if the conversation was too long ([`super::overflow_retry`]), or if no table knows the words of the refusal
 //!   ([`super::unknown_refusal`]).
 //!
-//! What continues a thread of Messages is never sent again: its answer can be made once.
+//! A request that continues a thread of Messages is never sent again, since each answer of a thread can be continued only
+//! once.
 //!
-//! Only headers and log show it. Nothing that the proxy adds may fail a request that would have worked without it.
+//! Only headers and the log show that a request was changed. Nothing that the proxy adds may fail a request that would have
+//! worked without it.
 
 use std::time::Instant;
 
@@ -48,8 +50,8 @@ use crate::{
     unix_time::unix_ms_now,
 };
 
-/// Asks the candidate of `placed`, where a changed request replaces the one before. `fallbacks`: none in a later tool
-/// round, which stays at its candidate.
+/// Asks the candidate of `placed`. If the request is changed, the changed one replaces that in `placed`. `fallbacks`: `None`
+/// in a tool round, which stays at its candidate.
 ///
 /// # Errors
 /// No answer began, or one broke off before the proxy could relay it.
@@ -90,7 +92,7 @@ pub(in crate::proxy) async fn attempt_request(
     }
     count_overflow(request, placed, &reply);
     if reply.too_long {
-        // There is no end of an answer that would publish it.
+        // There is no end of an answer, which would publish what was learnt.
         let app = &request.app;
         let within = app.config.store.save_timeout();
         app.replica_sync.publish(&app.registry, within).await;
@@ -107,8 +109,8 @@ struct Attempt {
     additions_refused: bool,
     summary_refused: Option<SummaryRefusal>,
     filling_refused: bool,
-    /// The newest refusal was of the cache markers. Only an answer to the same request without them proves it: another
-    /// change may be why a later request is answered.
+    /// The newest refusal was of the cache markers. Only an answer to the same request without them proves that: if the
+    /// request was changed in another way too, that change may be why it is answered.
     markers_refused: bool,
     /// The refusal of the request with members that were added by the model's name.
     refused_filled: Option<ProviderReply>,
@@ -124,7 +126,7 @@ impl Attempt {
     /// Begins with all extras that the candidate is not known to refuse.
     fn begin(request: &ClientRequest, placed: &PlacedRequest) -> Self {
         if request.continues_thread() {
-            // If one were refused, there would be no request without it.
+            // If the provider refused an extra, the request could not be sent again without it.
             return Self::default();
         }
         let (provider, model) = (&placed.target.provider, &placed.target.model);
@@ -141,8 +143,8 @@ impl Attempt {
         }
     }
 
-    /// Replaces a refusal of answers that lack members by that of the same request with the members: they are demanded,
-    /// so it was another part of the request that was refused with them.
+    /// Replaces a refusal of answers that lack members by the earlier refusal of the same request with these members. The
+    /// provider demands the members, so the earlier refusal was about another part of the request.
     fn prefer_refusal_of_filled(
         &mut self,
         placed: &PlacedRequest,
@@ -162,7 +164,7 @@ impl Attempt {
         (refused, refusal)
     }
 
-    /// Changes the request by what was refused of it. Returns whether it is sent again.
+    /// Changes the request according to the refusal. Returns whether the request is sent again.
     fn change_request(
         &mut self,
         request: &ClientRequest,
@@ -198,7 +200,7 @@ impl Attempt {
             Refusal::Unknown { wording, size } => {
                 let unknown = &mut self.unknown;
                 if unknown.try_smaller(request, placed, wording, fallbacks, guesses) {
-                    // What was left out before was not the reason.
+                    // The parts that were left out before were not the reason.
                     (self.additions_refused, self.filling_refused) = (false, false);
                     return true;
                 }
@@ -242,7 +244,8 @@ impl Attempt {
     /// Keeps an answer that the client may get after all.
     fn keep_refusal(&mut self, refusal: Refusal, reply: ProviderReply) {
         match refusal {
-            // What was missing is added now. If that is refused too, it is for another reason, and the client's to know.
+            // The missing member is added now. If the request is refused again, that has another reason, and the client gets
+            // that refusal.
             Refusal::Thinking(ThinkingRefusal::Missing) => {}
             Refusal::Thinking(_) => self.remedy.keep_refusal(reply),
             Refusal::Filling => self.refused_filled = Some(reply),
@@ -279,7 +282,7 @@ impl Attempt {
     }
 }
 
-/// Counts an overflow and its outcome. A guess that did not help is no overflow.
+/// Counts an overflow and its outcome. A guessed overflow does not count if the smaller request did not help.
 fn count_overflow(request: &ClientRequest, placed: &PlacedRequest, reply: &ProviderReply) {
     let planned = placed.planned.as_ref();
     let was_refitted = planned.is_some_and(|planned| planned.refits > 0);
@@ -293,7 +296,7 @@ fn count_overflow(request: &ClientRequest, placed: &PlacedRequest, reply: &Provi
     overflows.with_label_values(&labels).inc();
 }
 
-/// Sends the request once, with those of the extras that it takes.
+/// Sends the request once, with those of the extras that apply to it.
 async fn send_once(
     request: &ClientRequest,
     placed: &mut PlacedRequest,

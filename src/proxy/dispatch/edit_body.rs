@@ -1,4 +1,4 @@
-//! The body for a provider: the client's body with the plan's edits, and with what the proxy adds beside a plan.
+//! The body for a provider: the client's body with the plan's edits, and with what the proxy adds in addition to a plan.
 
 use serde_json::Value;
 
@@ -12,19 +12,20 @@ use crate::{
 /// What the proxy adds to a request for a provider, whatever the plan is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Extras {
-    /// It asks for the usage of a stream where the client does not.
+    /// The request asks for the usage of a stream, although the client does not.
     pub usage: bool,
-    /// Cache markers where the client sets none.
+    /// The request has cache markers, if the client sets none.
     pub markers: bool,
-    /// It asks for thinking to be dropped that does not fit what stands before it.
+    /// The member by which the request asks for thinking to be dropped that does not fit what is before it.
     pub drop_by: Option<MismatchField>,
-    /// The model does not think, although the client asks for it.
+    /// The request switches thinking off, although the client asks for it.
     pub thinking_off: bool,
-    /// Which answers get members that they lack; in what was sent, [`AnswerFilling::Nothing`] where none did.
+    /// The answers that get members which they lack. In the extras of a sent request: [`AnswerFilling::Nothing`] if no
+    /// answer got any.
     pub filling: AnswerFilling,
 }
 
-/// Makes the body for the provider. Returns it with those of the extras that it has: a request may not take all of them.
+/// Makes the body for the provider. Returns the body and those of the `extras` that it has: not every request can have all.
 pub(super) fn edit_body(
     request: &ClientRequest,
     placed: &PlacedRequest,

@@ -1,8 +1,8 @@
 //! The candidates of a request in their order, each with a plan for its window and grammar, and the retry budget.
 //!
-//! If a request would be cut, it goes to the configured larger model first, also if only a refusal shows that it would be.
-//! If the larger model fails, the request is cut after all. If every circuit is open, the first candidate is asked all the
-//! same: the proxy refuses nothing that might work.
+//! If a request would be cut, then it is sent to the configured larger model first, also if only a refusal shows that a cut
+//! is due. If the larger model fails, the request is cut for the smaller one after all. If every circuit is open, the first
+//! candidate is asked nevertheless: the proxy refuses nothing that might work.
 
 use std::time::Instant;
 
@@ -25,8 +25,8 @@ use crate::{
 pub struct PlacedRequest {
     /// The same as the plan's target.
     pub target: Target,
-    /// The client names another model, which may take other members: this one is a fallback, a larger model, or one of several
-    /// deployments.
+    /// The target is not the one that the client names: it is a fallback, a larger model, or one of several deployments. The
+    /// named model may take other members.
     pub stands_in: bool,
     pub head: RequestHead,
     /// `None` where there is no conversation to follow.
@@ -70,7 +70,7 @@ impl PlacedRequest {
         true
     }
 
-    /// Whether the request goes out with anything that recovery added.
+    /// Whether the request is sent with anything that recovery added.
     pub fn has_additions(&self) -> bool {
         let planned = self.planned.as_ref();
         planned.is_some_and(|planned| planned.has_additions())
@@ -86,11 +86,11 @@ impl PlacedRequest {
 pub struct Fallbacks {
     /// In their order.
     rest: Vec<Target>,
-    /// The base URL that the client's credentials are for; `None`: no provider gets them yet.
+    /// The base URL of the providers that get the client's credentials; `None` if no provider gets them yet.
     lent: Option<Option<String>>,
     /// The first candidate.
     home: Option<Target>,
-    /// The one that the client names; `None` where the name stands for several.
+    /// The id of the candidate that the client names; `None` if the name has several deployments.
     named: Option<String>,
     /// The larger model that is asked in place of a cut.
     larger: Option<String>,
@@ -100,9 +100,9 @@ pub struct Fallbacks {
 }
 
 impl Fallbacks {
-    /// Orders the candidates by the session, so that it stays at the candidate whose prompt cache is warm. A candidate is left
-    /// out if its model refuses the request whatever is cut. The one that the client names stays, and so do all deployments if
-    /// nothing else is left. The time for retries runs from now on.
+    /// Orders the candidates by the session, so that a session stays at the candidate whose prompt cache is warm. A
+    /// candidate is left out if its model refuses the request whatever is cut. The candidate that the client names is never
+    /// left out, nor are the deployments if no other candidate is left. The time for retries begins now.
     ///
     /// SECURITY: the client's credentials are for one base URL. A candidate elsewhere that would get them is left out.
     pub fn new(request: &ClientRequest, candidates: ModelCandidates) -> Self {
@@ -154,8 +154,8 @@ impl Fallbacks {
         Some(self.plan_for_candidate(request, target, compaction))
     }
 
-    /// Plans for the candidate after `failed`; `None` where there is none, or no time left. A request that is
-    /// `too_long` for the failed one goes only to a larger window.
+    /// Plans for the candidate after `failed`. Returns `None` if there is none, or if no attempts or no time are left. A
+    /// request that is `too_long` for the failed one is sent only to a larger window.
     pub fn plan_next_candidate(
         &mut self,
         request: &ClientRequest,
@@ -187,7 +187,7 @@ impl Fallbacks {
         self.home.as_ref()
     }
 
-    /// Whether this is the first candidate, whose errors are the client's.
+    /// Whether this is the first candidate, whose error is preferred as the client's answer.
     pub fn is_home(&self, target: &Target) -> bool {
         self.home.as_ref().map(Target::id) == Some(target.id())
     }
@@ -197,13 +197,13 @@ impl Fallbacks {
         self.rest.iter().any(|target| self.is_home(target))
     }
 
-    /// Whether this is the larger model that was asked in place of a cut, so that its error is not the client's.
+    /// Whether this is the larger model that was asked in place of a cut, whose error the client does not get.
     pub fn is_larger(&self, target: &Target) -> bool {
         self.larger == Some(target.id())
     }
 
-    /// Puts the larger model next, if `smaller` is cut to fit a refusal, and behind it the model that refused. Returns whether
-    /// it did.
+    /// Queues the larger model as the next candidate, and after it the model that refused, if `smaller` is cut to fit a
+    /// refusal. Returns whether it did.
     pub fn queue_larger_model(
         &mut self,
         request: &ClientRequest,
@@ -254,7 +254,7 @@ impl Fallbacks {
         if let Some(smaller_plan) = &planned
             && let Some(larger) = self.take_larger_model(request, smaller_plan)
         {
-            // If that fails, the conversation is cut after all.
+            // If the larger model fails, the conversation is cut after all.
             let smaller = std::mem::replace(&mut target, larger);
             self.rest.insert(0, smaller);
             planned = plan(&target, Some(smaller_plan.compaction.clone()));
@@ -315,7 +315,8 @@ impl Fallbacks {
     }
 }
 
-/// Looks a window up for the session and the account of the request. Another request may have learnt a smaller one, too.
+/// Looks up the window of a target for the session and the account of the request. Another request may have learnt a smaller
+/// one in the meantime.
 pub(super) fn look_up_window(request: &ClientRequest, target: &mut Target) {
     let format = request.parsed.format;
     target.scope = find_lesson_scope(&request.app, &request.parts, target, format);

@@ -1,9 +1,11 @@
-//! Retries and fallbacks: asks one candidate after the other, and one again where that may help.
+//! Retries and fallbacks: asks one candidate after the other, and asks the same candidate again if that may help.
 //!
-//! This file is their only owner. Below it, `attempt.rs` sends only changed requests again; above it, only the tool loop
-//! sends requests, which follow an answer. Retries and fallbacks end before a byte of an answer reaches the client.
+//! Retries and fallbacks are made in this file only. Below it, `attempt.rs` sends only changed requests again. Above it,
+//! only the tool loop sends requests, each of which follows an answer. Retries and fallbacks end before a byte of an answer
+//! reaches the client.
 //!
-//! A request that continues a thread of Messages goes to one candidate, and again only if it cannot have arrived.
+//! A request that continues a thread of Messages is sent to one candidate only. It is sent again only if the first try
+//! cannot have arrived.
 //!
 //! An open circuit ends the retries if another candidate can answer. Failures that the client caused are not retried.
 
@@ -47,7 +49,7 @@ use crate::{
 pub struct AnsweredRequest {
     pub reply: ProviderReply,
     pub placed: PlacedRequest,
-    /// All calls for it, at whatever candidate.
+    /// All calls for the request, at all candidates.
     pub calls: CallCount,
 }
 
@@ -113,8 +115,8 @@ pub async fn send_with_fallbacks(
     }
 }
 
-/// The answer for the client: the last one, or `before` if the last one tells the client less. A fallback may refuse what the
-/// named model takes, and the error of the named model says when to try again.
+/// The answer for the client: the last one, or `before` if the last one says less to the client. A fallback may refuse what
+/// the named model accepts, and the error of the named model says when to try again.
 fn choose_answer(
     request: &ClientRequest,
     last: AskedRequest,
@@ -141,7 +143,7 @@ fn choose_answer(
     })
 }
 
-/// Whether this failure tells the client less than one of another candidate: it is no answer at all, or a refusal.
+/// Whether this failure says less to the client than one of another candidate: it is no answer at all, or a refusal.
 fn tells_less(result: &Result<ProviderReply, SendError>) -> bool {
     let Ok(reply) = result else {
         return true;
@@ -152,7 +154,7 @@ fn tells_less(result: &Result<ProviderReply, SendError>) -> bool {
     reply.too_long || is_refused && !status.is_success()
 }
 
-/// Why a candidate is left or asked again, after its name.
+/// Describes why a candidate is left or asked again, as the words that follow its name in a log line.
 fn describe_failure(result: &Result<ProviderReply, SendError>) -> String {
     match result {
         Ok(reply) if reply.too_long => "refused the conversation as too long".to_owned(),
@@ -181,7 +183,7 @@ async fn ask_candidate(
         let permit = permit.unwrap_or_else(|| provider.breaker.force_admit());
         fallbacks.budget.count_attempt();
         let result = attempt_request(request, placed, Some(fallbacks), calls).await;
-        // A stream that its session follows is a success at its end.
+        // If a session follows the stream, the stream counts as a success only at its end.
         let is_followed = request.session.is_some() && placed.planned.is_some();
         let asked = request.parsed.streams && is_followed;
         let ends_later = |reply: &ProviderReply| asked && is_stream(&reply.answer, true);
@@ -247,7 +249,7 @@ fn judge_attempt(
             RetryClass::Failed => (RetryClass::Failed, "failed"),
             RetryClass::Denied => (RetryClass::Denied, "denied"),
         },
-        // The client caused it.
+        // The client caused the failure.
         Err(SendError::Unsent(
             UpstreamError::BodyBroken
             | UpstreamError::BodySlow { .. }
@@ -274,7 +276,7 @@ fn judge_attempt(
         (RetryClass::Failed, _) | (_, Err(SendError::Broken(_))) => permit.record_failure(now),
         (_, Ok(reply)) if ends_later(reply) => permit.record_begun(),
         (_, Ok(_)) => permit.record_success(),
-        // The client caused it: it shows nothing about the provider.
+        // The client caused the failure, which shows nothing about the provider.
         (_, Err(_)) => {}
     }
     if matches!(
@@ -287,7 +289,7 @@ fn judge_attempt(
     }
     let headers = result.as_ref().ok().map(|reply| reply.answer.headers());
     let retry_after = headers.and_then(|headers| parse_retry_after(headers, SystemTime::now()));
-    // With the client's credentials, the limit is that of one account: others are not paused.
+    // With the client's credentials, the limit is that of one account, so the provider is not paused for others.
     if outcome == RetryClass::Busy
         && !matches!(provider.config.auth, Auth::Client)
         && let Some(length) = retry_after

@@ -1,23 +1,25 @@
-//! Fits a conversation anew that was too long for its provider.
+//! Fits a conversation again (a refit) that was too long for its provider.
 //!
-//! The numbers of a refusal are learnt, and the conversation is fitted anew and sent again, three times at most. A refusal
-//! without words teaches nothing by itself: half of the conversation is tried, and only if that is answered the first
-//! one was too long. If no refusal names a number, the last try keeps only what must stay. If that is refused too,
-//! nothing is learnt. An overflow that stays is answered in the words that the clients of the format look for.
-//! A refusal of bytes or images is healed by leaving out the oldest images first, and teaches nothing. A limit of tokens a
-//! minute that is smaller than the one request is fitted once, and teaches nothing either. Words that no table knows:
-//! [`super::unknown_refusal`].
+//! The numbers of a refusal are learnt, and the conversation is fitted again and sent again, at most three times. A refusal
+//! without words by itself teaches nothing: half of the conversation is tried, and only if that is answered, the first
+//! request was too long. If no refusal names a number, the last try keeps only what must stay. If that is refused too,
+//! nothing is learnt. If an overflow remains, the client gets it in the words that the clients of the format look for. After
+//! a refusal of bytes or images, the oldest images are left out first, and nothing is learnt. If a limit of tokens a minute
+//! is smaller than the one request, the request is fitted to it once, and nothing is learnt either. For words that no table
+//! knows, see [`super::unknown_refusal`].
 //!
-//! Where prompt and answer cap together are too long, the cap goes down before anything is cut, to the least that the guard
-//! allows. Where nothing can be cut, it goes below that, to what is left.
+//! If prompt and answer cap together are too long, the cap is lowered before anything is cut, to the least that the guard
+//! allows. If nothing can be cut, the cap is lowered further: to what is left, or to a quarter if the provider does not say
+//! what is left.
 //!
-//! If the window of a model is only guessed, the first refusal is expected: nothing was cut before it. If the request
-//! would be cut now, a configured larger model comes first.
+//! If the window of a model is only guessed, the first refusal is expected: nothing was cut before it. If the request must
+//! be cut now, a configured larger model is asked first.
 //!
-//! The lesson (`provider/learnt_windows.rs`) holds for all sessions of the account at the model until it expires, so the next
-//! request fits at once. If the account was answered above it, or several hosts stand behind the model, it holds for the
-//! session. A prompt that the provider counted becomes the calibration's anchor. A request that cannot
-//! get smaller may fall back to a larger window. An overflow opens no circuit, and is never sent again unchanged.
+//! The lesson (`provider/learnt_windows.rs`) holds for all sessions of the account at the model until it expires, so the
+//! next request fits at once. If a longer prompt of the account was answered before, or if several hosts serve the model,
+//! the lesson holds for the session only. A prompt that the provider counted becomes the calibration's anchor. A request
+//! that cannot get smaller may fall back to a larger window. An overflow opens no circuit, and such a request is never sent
+//! again unchanged.
 
 use std::time::SystemTime;
 
@@ -46,17 +48,17 @@ use crate::{
 /// Times that one request is fitted anew at one candidate.
 const MAX_REFITS: u32 = 3;
 
-/// The cap of an answer becomes one part in so many where nothing else helps, and the provider does not say what is left.
+/// The answer cap is divided by this number if nothing else helps, and the provider does not say what is left.
 const CAP_STEP: u32 = 4;
 
-/// Expected tokens from which on a refusal without words may be an overflow.
+/// The least expected tokens of a request whose refusal without words may be an overflow.
 const LEAST_GUESSED: u32 = 4_000;
 
-/// Steps and messages with older images that stay after a first refusal of images or bytes, at most: providers that take
-/// fewer pixels of many images mean more than 20.
+/// Most steps and messages with older images that stay after a first refusal of images or bytes. Providers that accept fewer
+/// pixels if there are many images mean more than 20 of them.
 const MOST_OLD_IMAGES: usize = 8;
 
-/// What was refused without a reason, perhaps for its length, or without a number.
+/// Requests that were refused without a reason, perhaps for their length, or without a number.
 #[derive(Default)]
 pub(super) struct Guesses {
     pub(super) refused: Vec<RefusedPrompt>,
@@ -65,8 +67,8 @@ pub(super) struct Guesses {
 }
 
 impl Guesses {
-    /// After a refusal without a number: whether another refit may help. After the last one, what must stay is refused too, so
-    /// none of the refusals was about the window, and what they taught is taken back.
+    /// Returns whether another refit may help after a refusal without a number. After the last refit, even what must stay
+    /// was refused. Then none of the refusals was about the window, and what was learnt from them is taken back.
     fn may_refit(&mut self, app: &App, target: &Target, refits: u32) -> bool {
         let learnt = &app.registry.learnt;
         let known = || learnt.take_snapshot(&target.lesson_key(), SystemTime::now());
@@ -116,14 +118,14 @@ pub(super) fn refit_after_overflow(
         true => keep_least(followed, planned),
         false if refused.may_be_due_to_cap() => lowered(refused.reserve),
         false => refit_request(followed, planned, target, counted)
-            // Where nothing can be cut, a shorter answer is better than none.
+            // If nothing can be cut, a shorter answer is better than no answer.
             .or_else(|| lowered(refused.answer / CAP_STEP).filter(|_| refused.names_answer())),
     };
     let goes_to_larger = |it: &_| fallbacks.is_some_and(|all| all.queue_larger_model(request, it));
-    // The levels go by what the window is taken for.
+    // The health levels follow the window that is assumed now.
     let smaller = smaller.map(|it| remeasure_for_target(followed, it, target));
     let Some(smaller) = smaller.filter(|it| !goes_to_larger(it)) else {
-        // The refusal stands, with the window that was learnt.
+        // The request is not sent smaller here. Its plan takes over the window that was learnt.
         let measured = remeasure_for_target(followed, planned.clone(), target);
         placed.set_plan(followed, measured);
         return false;
@@ -176,9 +178,9 @@ pub(super) fn refit_after_guess(
     true
 }
 
-/// Plans a request anew whose bytes or images were refused. First half of the older images stay, [`MOST_OLD_IMAGES`] at most,
-/// then none of them, and then the prompt is halved: once for images, three times for bytes. `tries` counts these. Teaches
-/// nothing about the window. Returns whether the request got smaller.
+/// Plans a request again whose bytes or images were refused. First half of the older images stay, [`MOST_OLD_IMAGES`] at
+/// most, then none of them, and then the prompt is halved: once for images, three times for bytes. `tries` counts these
+/// steps. Learns nothing about the window. Returns whether the request got smaller.
 pub(super) fn refit_to_size(
     request: &ClientRequest,
     placed: &mut PlacedRequest,

@@ -1,4 +1,4 @@
-//! The result of a request to a provider, and what is read of it before it is relayed.
+//! The result of a request to a provider, and the parts of an answer that are read before it is relayed.
 
 use std::time::Duration;
 
@@ -15,17 +15,17 @@ use crate::{
     wire::{Body, whole_body},
 };
 
-/// Bytes of an error that is read; refusals are short.
+/// Most bytes of an error that are read; refusals are short.
 const MAX_ERROR_BYTES: usize = 64 << 10;
 
 /// The answer of a provider to one request, which may have been sent several times.
 pub struct ProviderReply {
     pub answer: Response<Body>,
-    /// What the request had.
+    /// The extras that the request had.
     pub sent: Extras,
     /// The conversation is too long for this candidate, however it is fitted.
     pub too_long: bool,
-    /// The status of an error inside a success, before any content.
+    /// The status of an error that the provider reports inside a success, before any content.
     pub inner: Option<StatusCode>,
 }
 
@@ -50,9 +50,10 @@ pub struct CallCount {
 pub enum SendError {
     /// No answer began: the request may be sent again.
     Unsent(#[from] UpstreamError),
-    /// A 5xx began, and broke off; or a success that is no answer, where another candidate may give one.
+    /// A 5xx began and broke off, or a success is no valid answer although another candidate may give one. The request may
+    /// be sent again.
     Failing(BadAnswer),
-    /// Another answer began, and broke off.
+    /// Another answer began, and broke off or is no valid answer. The request is not sent again.
     Broken(#[from] BadAnswer),
 }
 
@@ -75,7 +76,7 @@ pub fn is_stream(answer: &Response<Body>, asked: bool) -> bool {
             || (asked && !kind.starts_with(b"application/json")))
 }
 
-/// A short answer as it came, and its text; `None` if it is long, or cannot be read.
+/// Reads a short answer. Returns it as it came, and its text; the text is `None` if the answer is long, or cannot be read.
 ///
 /// # Errors
 /// It broke off, or is a success and not JSON.
@@ -100,7 +101,7 @@ pub async fn read_short(
     )
 }
 
-/// The error in an answer; `None` if it is too long, broke off, or cannot be read.
+/// Reads the error in an answer; `None` if the answer is too long, broke off, or cannot be read.
 pub async fn read_fault(
     format: Format,
     answer: Response<Body>,

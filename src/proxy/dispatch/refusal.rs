@@ -1,13 +1,14 @@
-//! What a provider refuses of a request, as far as another request may avoid it.
+//! Finds what a provider refuses in a request, if another request may avoid the refusal.
 //!
-//! Every 4xx and 5xx is read for it. If the profile says that errors come inside a success, a whole answer is read too,
-//! and the first event of a stream, whose head is held for it 2 s at most. Where another candidate may answer, a stream is held
-//! so up to its first event with content, whatever the profile. The answer is passed on unchanged.
+//! Every 4xx and 5xx is read for a refusal. If the profile says that errors come inside a success, a success is read too: a
+//! whole answer, or the first event of a stream, whose head is held for at most 2 s. If another candidate may answer, every
+//! success is read in this way, whatever the profile says, and a stream up to its first event with content. The answer is
+//! passed on unchanged.
 //!
-//! Every provider words a refusal of additions differently, so only evidence against it is looked for: an overflow is about
-//! the conversation, and most server errors have other reasons. A wrong guess costs one more request, or leaves the
-//! client an error that the proxy caused. Some providers refuse every request with `stream_options` (Mistral's API and some
-//! model gateways answer 422, Databricks 400); if the client asked for the usage itself, that refusal is its answer.
+//! Every provider words a refusal of additions differently. So an error counts as one unless there is evidence against it:
+//! an overflow is about the conversation, and most server errors have other reasons. A wrong guess costs one more request,
+//! or leaves the client an error that the proxy caused. Some providers refuse every request with `stream_options` (Mistral's
+//! API and some model gateways answer 422, Databricks 400); if the client asked for the usage itself, it gets that refusal.
 
 use std::time::{Duration, Instant};
 
@@ -47,16 +48,16 @@ const USAGE_WORDS: [&str; 2] = ["stream_options", "include_usage"];
 pub(super) enum Refusal {
     TooLong {
         overflow: Overflow,
-        /// As the clients of the format look for it, so that it stays as it came.
+        /// The error has the words that the clients of the format look for, so it is passed on as it came.
         classic: bool,
         /// The provider says that one of several hosts refused it.
         by_one_host: bool,
     },
     /// The bytes of the request, or its images.
     TooLarge(SizeRefusal),
-    /// The request, without any reason.
+    /// The whole request: the error gives no reason.
     Wordless,
-    /// The same, in words that no table knows. `size`: by its status it is about bytes.
+    /// The whole request, in words that no table knows. `size`: by its status, the error is about bytes.
     Unknown {
         wording: String,
         size: Option<SizeRefusal>,
@@ -67,7 +68,7 @@ pub(super) enum Refusal {
     WindowBeta,
     /// Perhaps recovery's additions.
     Additions,
-    /// To report the usage of a stream.
+    /// The report of the usage of a stream.
     Usage,
     /// Perhaps the members that were added to answers by the model's name.
     Filling,
@@ -82,9 +83,9 @@ pub(super) enum Refusal {
     ToDrop { named: bool, by_name: bool },
 }
 
-/// Reads an answer as far as it may be a refusal, or an error inside a success. `has_fallback`: another candidate may answer.
-/// `tries_drop`: this attempt asks the provider to drop thinking, and the
-/// session does not know whether it takes that.
+/// Finds the refusal in an answer, or in an error inside a success. `has_fallback`: another candidate may answer.
+/// `tries_drop`: this attempt asks the provider to drop thinking, and the session does not know whether the provider accepts
+/// that.
 ///
 /// # Errors
 /// The answer broke off.
@@ -172,7 +173,7 @@ fn judge_error(
     }
 }
 
-/// What an error refuses that is in no words of an overflow.
+/// Judges an error that has none of the words of an overflow.
 fn judge_other_error(
     placed: &PlacedRequest,
     reply: &ProviderReply,
@@ -201,7 +202,8 @@ fn judge_other_error(
     unknown.or(size.map(Refusal::TooLarge))
 }
 
-/// Finds errors inside a success, where the provider's profile says that it sends them so, or another candidate may answer.
+/// Finds errors inside a success, if the provider's profile says that it sends such errors, or if another candidate may
+/// answer.
 async fn find_refusal_inside(
     request: &ClientRequest,
     placed: &PlacedRequest,
@@ -219,7 +221,7 @@ async fn find_refusal_inside(
         let (answer, text) = read.map_err(|bad| match bad {
             BadAnswer::NotJson { .. } if has_fallback => SendError::Failing(bad),
             bad => {
-                // It began, and counts as an answer too, as a stream that breaks off does.
+                // The answer began, so it counts as an answer too, like a stream that breaks off.
                 if !profile.errors_inside {
                     request.app.metrics.count_attempt(&provider.name, "answer");
                 }
@@ -294,13 +296,13 @@ fn judge_success(text: &Bytes, verdict: OverflowVerdict, classic: bool) -> Optio
     }
 }
 
-/// Whether an error is a router's, which tells the host that refused (OpenRouter, and gateways before it).
+/// Whether an error comes from a router and names the host that refused (OpenRouter, and gateways before it).
 fn names_host(text: &[u8]) -> bool {
     let text = String::from_utf8_lossy(text);
     text.contains("\"provider_name\"") || text.contains("This endpoint's maximum context")
 }
 
-/// Whether an overflow is in the words that the clients of the format look for, so that it can stay as it came.
+/// Whether an overflow has the words that the clients of the format look for, so that it can be passed on as it came.
 fn is_classic(format: Format, text: &[u8]) -> bool {
     ErrorBody::parse_body(text).is_some_and(|fault| format.is_overflow_error(&fault))
 }

@@ -1,21 +1,21 @@
-//! What is done if a provider refuses thinking of earlier answers, since something before it was changed, or since its
-//! signature is of no use.
+//! Remedies for a refusal of thinking of earlier answers. A provider refuses thinking because something before it was
+//! changed, or because its signature is not valid at this provider.
 //!
-//! First the same request asks the provider to drop the thinking that does not fit. That keeps all other thinking, but it
-//! needs a header and a member that not every host takes, nor by the same name: one that refuses the name is asked by the
-//! other. Then a plan without any thinking goes out. Each is tried once.
-//! Where the refusal names the first block that does not fit, thinking before that stays.
-//! The session remembers what was accepted. The provider remembers nothing, so each later request asks again to drop
-//! thinking. A plan without thinking begins anew in the guard's memory.
+//! First the same request asks the provider to drop the thinking that does not fit. This keeps all other thinking, but needs
+//! a header and a member. Not every host accepts these, and hosts name the member differently: if a host refuses the name,
+//! it is asked by the other name. Then a plan without any thinking is sent. Each remedy is tried once. If the refusal names
+//! the first block that does not fit, thinking before that block stays. The session remembers what was accepted. The
+//! provider remembers nothing, so each later request asks again to drop thinking. A plan without thinking begins a new epoch
+//! in the guard's memory.
 //!
 //! Three refusals concern the shape of an answer:
 //!
 //! - An answer lacks the member that holds its reasoning: the member is added, and remembered for the model.
-//! - The running turn must begin with thinking and does not: the model does not think until the turn ends.
+//! - The running turn must begin with thinking and does not: thinking is switched off until the turn ends.
 //! - An item of an answer is missing (Responses): all reasoning so far is left out.
 //!
-//! The last two come if the session has lost the proxy's tool rounds, or if the client changes its answers. Some clients want
-//! a refusal that they caused: see [`BindingWish::Refusal`].
+//! The last two occur if the session has lost the proxy's tool rounds, or if the client changes its answers. Some clients
+//! ask for the refusal of what they changed: see [`BindingWish::Refusal`].
 
 use std::ops::Range;
 
@@ -45,21 +45,21 @@ pub(super) struct ThinkingRemedy {
     /// The answer for the client if nothing helps.
     first: Option<ProviderReply>,
     asked_to_drop: bool,
-    /// The member that asks for it had its other name.
+    /// The member that asks for it was sent under its other name.
     renamed: bool,
     /// The provider refused to drop thinking, and named the member that it does not take.
     drop_refused: bool,
     left_out: bool,
-    /// The answers with thinking that does not fit, if the refusal named the first block of it.
+    /// The places of the answers with thinking that does not fit, if the refusal named the first such block.
     stale: Option<Range<u32>>,
     /// Their thinking is left out.
     left_stale_out: bool,
-    /// A refusal of thinking is the last word. It may stand in an answer whose status is a success.
+    /// No remedy is left after a refusal of thinking. The refusal may be in an answer whose status is a success.
     gave_up: bool,
 }
 
 impl ThinkingRemedy {
-    /// The thinking that the first request asks to drop, since the session knows that it must.
+    /// Returns the member by which the first request asks to drop thinking, if the session knows that it must.
     pub(super) fn remembered_drop(placed: &PlacedRequest) -> Option<MismatchField> {
         let planned = placed.planned.as_deref()?;
         planned
@@ -68,7 +68,7 @@ impl ThinkingRemedy {
             .filter(|_| planned.is_open_to_changes())
     }
 
-    /// Whether the model does not think in the first request, since the session knows that its turn has lost thinking.
+    /// Whether the first request switches thinking off, since the session knows that its running turn has lost thinking.
     pub(super) fn remembers_thinking_off(request: &ClientRequest, placed: &PlacedRequest) -> bool {
         let planned = placed.planned.as_deref();
         let turn = planned
@@ -78,7 +78,7 @@ impl ThinkingRemedy {
         turn.is_some() && turn == conversation.map(find_running_turn)
     }
 
-    /// Notes where the thinking begins that does not fit, if the refusal of the first request says so.
+    /// Notes where the thinking that does not fit begins, if the refusal of the first request names the place.
     pub(super) fn note_refusal(
         &mut self,
         request: &ClientRequest,
@@ -96,7 +96,7 @@ impl ThinkingRemedy {
         });
     }
 
-    /// After a refusal of thinking. Returns whether another request may be accepted.
+    /// Changes the request after a refusal of thinking. Returns whether the changed request may be accepted.
     pub(super) fn prepare(
         &mut self,
         request: &ClientRequest,
@@ -161,8 +161,8 @@ impl ThinkingRemedy {
         true
     }
 
-    /// After a request that asked to drop thinking was refused, perhaps for that. `named`: the error says so. Returns
-    /// whether another request may be accepted.
+    /// Leaves thinking out, after a request that asked to drop it was refused, perhaps for asking. `named`: the error says
+    /// so. Returns whether the changed request may be accepted.
     pub(super) fn prepare_without_drop(
         &mut self,
         request: &ClientRequest,
@@ -174,7 +174,8 @@ impl ThinkingRemedy {
         self.leave_out(request, placed, extras)
     }
 
-    /// After a host refused the name of the member: the other name, once.
+    /// Asks by the other name of the member, once, after a host refused the first name. Returns whether the name was
+    /// changed.
     pub(super) fn rename_drop(
         &mut self,
         request: &ClientRequest,
@@ -200,7 +201,7 @@ impl ThinkingRemedy {
         self.asked_to_drop && !self.left_out
     }
 
-    /// The answer for the client: if the changed request was refused too, the refusal of the unchanged one.
+    /// Chooses the answer for the client: if the changed request was refused too, the refusal of the unchanged one.
     pub(super) fn choose_answer(&mut self, reply: ProviderReply) -> ProviderReply {
         let is_refused = self.gave_up || is_bad_request(reply.answer.status());
         match self.first.take() {

@@ -1,9 +1,10 @@
 //! A refusal in words that no table knows, of a long request: it may be about the length.
 //!
-//! A request past half of the window, or larger than the last one that its session had answered, is tried once with half
-//! of its tokens. Only text goes: a cut that removes a bad image would teach a window. If the smaller request is answered,
-//! a limit below the refused one is learnt for this session, and for the account once a second session was refused so.
-//! Else nothing is learnt, and the client gets the first error. The wording is logged once, so that a row can be added.
+//! A request past half of the window, or larger than the last one that its session had answered, is tried once with half of
+//! its tokens. Only text is cut: if a cut removed a bad image, the proxy would learn a wrong window. If the smaller request
+//! is answered, a limit below the refused one is learnt for this session, and for the account once a second session was
+//! refused in the same way. Else nothing is learnt, and the client gets the first error. The wording is logged once, so that
+//! a row can be added.
 
 use std::time::{Instant, SystemTime};
 
@@ -17,10 +18,10 @@ use crate::{
     },
 };
 
-/// How often a body is searched for parts of a wording, about.
+/// About how often a body is searched for parts of a wording.
 const SEARCHES: usize = 64;
 
-/// What became of the one try.
+/// The one try with a smaller request, and its outcome.
 #[derive(Default)]
 pub(super) struct UnknownRefusal {
     was_tried: bool,
@@ -32,8 +33,8 @@ pub(super) struct UnknownRefusal {
 }
 
 impl UnknownRefusal {
-    /// Plans a smaller request, once. `fallbacks`: their budget counts it; without one nothing is tried. Returns whether it is
-    /// sent.
+    /// Plans a smaller request, once. `fallbacks`: their retry budget counts the try; without them nothing is tried. Returns
+    /// whether the smaller request is sent.
     pub(super) fn try_smaller(
         &mut self,
         request: &ClientRequest,
@@ -75,12 +76,13 @@ impl UnknownRefusal {
         }
     }
 
-    /// The refusal has shown its reason after all.
+    /// Ends the try, since a later refusal has given the reason after all.
     pub(super) fn forget(&mut self) {
         (self.refused, self.first) = (None, None);
     }
 
-    /// Ends the try without an answer: the refused request is the one that counts, and nothing is learnt.
+    /// Ends the try without an answer: restores the plan of the refused request, and learns nothing. Returns the first
+    /// refusal.
     pub(super) fn give_up(
         &mut self,
         request: &ClientRequest,
@@ -96,7 +98,7 @@ impl UnknownRefusal {
         self.first.take()
     }
 
-    /// The answer for the client: the first refusal, if the smaller request was not answered.
+    /// Chooses the answer for the client: the first refusal, if the smaller request was not answered.
     pub(super) fn choose_answer(
         &mut self,
         request: &ClientRequest,

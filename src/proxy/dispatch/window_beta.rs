@@ -1,6 +1,6 @@
-//! The beta that the suffix `[1m]` of a model's name asks for, where the provider refuses it: the request goes out again
-//! without it, planned for the window that the model has then. The lesson holds for the account until it expires, as that of
-//! an overflow does. A beta that the client itself sends is the client's to take back.
+//! Handles a refusal of the beta that the suffix `[1m]` of a model's name asks for: the request is sent again without the
+//! beta, planned for the window that the model has without it. Like the lesson of an overflow, this lesson holds for the
+//! account until it expires. A beta that the client itself sends is not removed.
 
 use super::fallbacks::look_up_window;
 use crate::{

@@ -6,8 +6,8 @@ use crate::{
     conversation::Conversation, provider::Target, session::InheritedSession, unix_time::unix_ms_now,
 };
 
-/// Whether the cache of the session's last request is gone: that request began longer ago than the provider's caches
-/// live, or an engine on this machine was away since. Not without a stored state, and not after another model's answer.
+/// Whether the cache of the session's last request is gone: that request began longer ago than the provider's caches live,
+/// or an engine on this machine was unreachable since. False without a stored state, and after another model's answer.
 pub(super) fn is_cache_cold(
     conversation: &Conversation,
     inherited: &InheritedSession,

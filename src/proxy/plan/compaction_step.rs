@@ -1,4 +1,4 @@
-//! Compaction's part in a request when it begins, and who counts as the user of its summaries.
+//! The compaction step of a request at its beginning, and who counts as the user of its summaries.
 
 use crate::{
     compaction::{BackoffSubject, CompactionStep},
@@ -7,7 +7,7 @@ use crate::{
     session::InheritedSession,
 };
 
-/// Compaction's part in a request, which may switch automatic summaries on or off, as its session may.
+/// Begins the compaction step of a request. The request may switch automatic summaries on or off, and so may its session.
 pub fn begin_compaction(session: &SessionContext, conversation: &Conversation) -> CompactionStep {
     let (app, inherited, options) = (&session.app, &session.inherited, session.options);
     let state = inherited.state.as_ref();
@@ -32,7 +32,7 @@ pub fn begin_compaction(session: &SessionContext, conversation: &Conversation) -
     }
 }
 
-/// The session that uses a summary of the conversation; its account where there is no session yet.
+/// Returns the session that uses a summary of the conversation, or its account if there is no session yet.
 pub(in crate::proxy) fn summary_user(inherited: &InheritedSession) -> BackoffSubject {
     match inherited.state {
         Some(_) => BackoffSubject::Session(*inherited.session.as_bytes()),

@@ -1,4 +1,4 @@
-//! What a report says of the model that a request is fitted to.
+//! The part of a report about the model that a request is fitted to.
 
 use bytes::Bytes;
 
@@ -19,10 +19,10 @@ use crate::{
     recovery::{RecoveryHold, has_little_room},
 };
 
-/// The profile of unknown providers; every provider accepts what it accepts.
+/// The profile of unknown providers: every provider accepts a request that is valid by it.
 const STRICTEST: &str = "template";
 
-/// What is said of a model beside the request, in place of what is known.
+/// Facts of a model that the caller gives. They replace what is known of the model.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GivenModel {
     /// Tokens.
@@ -32,7 +32,8 @@ pub struct GivenModel {
 }
 
 impl GivenModel {
-    /// How a request for the model `name` is planned. `None` if nobody serves the model and no window is given.
+    /// Chooses how a request for the model `name` is planned. Returns `None` if nobody serves the model and no window is
+    /// given.
     pub fn choose_policy<'c>(
         self,
         name: &str,
@@ -64,7 +65,7 @@ impl GivenModel {
     }
 }
 
-/// `target` is `None` where nobody serves the model, and `conversation` where the request has none.
+/// Explains the model and its levels. `target` is `None` if nobody serves the model, `conversation` if the request has none.
 pub fn explain_model(
     name: Option<String>,
     target: Option<&Target>,
@@ -90,7 +91,8 @@ pub fn explain_model(
     }
 }
 
-/// The request as it would go out first in a session, and why, with what holds recovery back.
+/// Returns the request as it would be sent if it were the first of a session, and an explanation of its plan, with what
+/// holds recovery back.
 pub fn explain_request(
     conversation: &Conversation,
     policy: &Policy<'_>,

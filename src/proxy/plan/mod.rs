@@ -1,5 +1,6 @@
 //! Plans a request for one provider: what recovery adds, the summary in use, and the guard's plan with both.
-//! [`plan_request`] makes a plan, and every other function makes another plan of one. Sends nothing, stores no state.
+//! [`plan_request`] makes a plan, and every other function makes a new plan from an earlier one. Nothing here sends a
+//! request or stores a state.
 
 mod cache_age;
 mod compaction_step;
@@ -41,7 +42,7 @@ use crate::{
     compaction::{CompactionStep, JobOutcome},
     config::profile::PastReasoning,
     conversation::Conversation,
-    guard::{self, Plan, Policy, SessionKnowledge},
+    guard::{self, LeftOut, Plan, Policy, SessionKnowledge},
     health::{HealthLevel, limits::HealthLimits},
     http::tasks::run_beside_tasks,
     provider::Target,
@@ -60,10 +61,11 @@ use crate::{
     unix_time::unix_ms_now,
 };
 
-/// How often one lookup goes through a conversation, as work to plan with it: each decodes and searches all that was left out.
+/// The work of one lookup, in passes over the conversation: each lookup decodes and searches everything that was left out.
 const RECALL_WORK: usize = 8;
 
-/// Runs what takes the longer, the larger the conversation is. `times`: how often that is gone through.
+/// Runs work that takes longer for a larger conversation, without blocking other tasks. `times`: how often the work reads
+/// the whole conversation.
 pub(super) fn run_planning<T>(
     followed: FollowedConversation<'_>,
     times: usize,
@@ -78,7 +80,8 @@ fn begin_planning(session: &SessionContext) -> (OpenSpan, Instant) {
     (span, Instant::now())
 }
 
-/// Plans a request for `target`. `home`: the candidate that the session belongs to where it has no state.
+/// Plans a request for `target`. `home`: the first candidate, which counts as the maker of earlier answers if the session
+/// has no state.
 pub fn plan_request(
     followed: FollowedConversation<'_>,
     target: &Target,
@@ -97,7 +100,8 @@ pub fn plan_request(
     let reasoning = reasoning_for_target(app, inherited, target);
     let policy = session_policy(app, target, reasoning);
     let foreign = find_foreign_reasoning(followed, home, target);
-    // If reasoning is bound, only the newest may stay, without a gap.
+    // If reasoning is bound, only the newest reasoning may stay, and it may have no gap. So if the newest is foreign, none
+    // stays.
     let is_bound = policy.profile.past_reasoning == PastReasoning::Refused;
     let begins_anew = is_bound && foreign.has_newest;
     write_out_foreign_block(followed, target, &mut compaction);
@@ -106,8 +110,12 @@ pub fn plan_request(
         is_cold: session.options.class == RequestClass::Turn
             && session.repeated.is_none()
             && is_cache_cold(conversation, inherited, target),
-        leaves_out_reasoning: reasoning.leaves_out_all || begins_anew,
-        foreign: match is_bound {
+        leaves_out_reasoning: if reasoning.leaves_out_all {
+            Some(LeftOut::Refused)
+        } else {
+            begins_anew.then_some(LeftOut::Foreign)
+        },
+        unusable: match is_bound {
             true => app
                 .reasoning
                 .find_gap(inherited.session, &inherited.lineage)
@@ -182,11 +190,11 @@ pub fn plan_next_round(
     planned
 }
 
-/// Makes the next plan of the same conversation keep the cuts of this one: the request has filled the cache. Its memory knows
-/// which reasoning it left out.
+/// Makes the next plan of the same conversation keep the cuts of this one, since the request of this plan has filled the
+/// cache. The memory of this plan knows which reasoning was left out.
 fn keep_cuts(planned: &mut PlannedRequest) {
     planned.knowledge.is_cold = false;
-    planned.knowledge.leaves_out_reasoning = false;
+    planned.knowledge.leaves_out_reasoning = None;
     planned.knowledge.new_summary = None;
     if planned.plan.report.stood_back.is_none() && planned.mode == GuardMode::Guard {
         planned.knowledge.sent = Some(planned.plan.memory.clone());
@@ -218,7 +226,8 @@ pub fn finish_answer(
     }
 }
 
-/// Makes a text of a provider's block that another model answers, or that this one refuses.
+/// Replaces a summary block that a provider made by its text, if another model is asked than before, or if this model
+/// refuses such blocks.
 fn write_out_foreign_block(
     followed: FollowedConversation<'_>,
     target: &Target,
@@ -271,20 +280,20 @@ pub fn plan_without_additions(
     replan_request(followed, planned)
 }
 
-/// Plans without any reasoning of earlier answers, for a provider that refuses it. For models that bind reasoning, what is
-/// left out stays out. If the session has left it out before, it does so in each request from now on.
+/// Plans without any reasoning of earlier answers, for a provider that refuses it. For models that bind reasoning, reasoning
+/// that is left out once stays out. If the session had to leave out reasoning before, all later requests have none.
 pub fn plan_without_reasoning(
     followed: FollowedConversation<'_>,
     mut planned: PlannedRequest,
 ) -> PlannedRequest {
     let before = std::mem::replace(&mut planned.reasoning.is_bound, true);
     planned.reasoning.leaves_out_all = before && planned.reasoning.drop_by.is_none();
-    planned.knowledge.leaves_out_reasoning = true;
+    planned.knowledge.leaves_out_reasoning = Some(LeftOut::Refused);
     replan_request(followed, planned)
 }
 
-/// The places of all answers from the item `first` on; `None` if that is no place in what was sent, or the session has left
-/// out reasoning in this way before.
+/// Finds the places of all answers from the item `first` on. Returns `None` if `first` is no place in the request as it is
+/// sent, or if the session has left out reasoning in this way before.
 pub fn find_stale_places(
     followed: FollowedConversation<'_>,
     planned: &PlannedRequest,
@@ -294,7 +303,7 @@ pub fn find_stale_places(
     let inherited = &session.inherited;
     let gaps = &session.app.reasoning;
     let known = gaps.find_gap(inherited.session, &inherited.lineage);
-    // What is sent has other places than what came, if the plan changes it.
+    // If the plan changes the prompt, the sent messages have other places than the client's.
     if known.is_some() || conversation.changes_prompt(&planned.plan.edits) {
         return None;
     }
@@ -304,19 +313,19 @@ pub fn find_stale_places(
     (!stale.is_empty()).then_some(stale)
 }
 
-/// Plans without the reasoning of these answers, while that before them is kept.
+/// Plans without the reasoning of the answers in `stale`. Reasoning before them is kept.
 pub fn plan_without_stale(
     followed: FollowedConversation<'_>,
     mut planned: PlannedRequest,
     stale: Range<u32>,
 ) -> PlannedRequest {
     planned.reasoning.is_bound = true;
-    planned.knowledge.foreign = vec![stale];
+    planned.knowledge.unusable = vec![stale];
     replan_request(followed, planned)
 }
 
-/// Plans without a prompt as a message of its own after a tool result, or as a system message; `None` if no such prompt can be
-/// the reason of a refusal.
+/// Plans without a prompt as a message of its own after a tool result, or as a system message. Returns `None` if such a
+/// prompt cannot be the reason of a refusal.
 pub fn plan_without_prompt_after_tool(
     followed: FollowedConversation<'_>,
     planned: &PlannedRequest,
@@ -336,7 +345,7 @@ pub fn plan_without_prompt_after_tool(
     Some(replan_request(followed, planned))
 }
 
-/// Plans without the rounds that a provider may have refused (see `withdraw_rounds`); `None` if there are none.
+/// Plans without the tool rounds that a provider may have refused (see `withdraw_rounds`); `None` if there are none.
 pub fn plan_without_rounds(
     followed: FollowedConversation<'_>,
     planned: &PlannedRequest,
@@ -348,7 +357,7 @@ pub fn plan_without_rounds(
         .then(|| replan_request(followed, planned))
 }
 
-/// Plans with as much of what the proxy adds as can be sent.
+/// Plans again, with as many of the proxy's additions as can be sent.
 fn replan_request(
     followed: FollowedConversation<'_>,
     mut planned: PlannedRequest,
@@ -396,7 +405,7 @@ fn recall_for_target(app: &App, inherited: &InheritedSession, target: &Target) -
     knowledge
 }
 
-/// What the session knows of the model's reasoning; nothing of another model's.
+/// Returns what the session knows about the reasoning of this model. What it knows about another model does not count.
 fn reasoning_for_target(
     app: &App,
     inherited: &InheritedSession,
@@ -431,7 +440,7 @@ fn find_foreign_reasoning(
     foreign
 }
 
-/// Who gave the session's last answer.
+/// Finds the provider and the model that gave the session's last answer.
 pub fn find_last_maker(inherited: &InheritedSession) -> Option<Maker> {
     inherited.state.as_ref().map(|state| Maker {
         provider: state.provider.clone(),
@@ -451,7 +460,8 @@ pub fn is_same_model(inherited: &InheritedSession, target: &Target) -> bool {
     find_last_maker(inherited) == Some(target_maker(target))
 }
 
-/// Whether `larger` avoids a cut, now or soon. It does too if the session is there already, and is too long for this target.
+/// Whether asking `larger` avoids a cut, now or soon. Also true if `larger` gave the session's last answer, and that prompt
+/// takes more than half of this target's window.
 pub fn wants_larger_model(
     inherited: &InheritedSession,
     planned: &PlannedRequest,

@@ -22,7 +22,7 @@ pub fn note_plan(session: &SessionContext, planned: &PlannedRequest) {
     facts.budget_tokens = (budget.tokens > 0 && !budget.is_open).then_some(budget.tokens);
 }
 
-/// Logs what a plan begins. For the plan that is sent.
+/// Logs the new cuts and the new actions of recovery in a plan. To be called for the plan that is sent.
 pub fn log_plan(session: SessionId, planned: &PlannedRequest) {
     log_cuts(session, planned);
     if planned.mode == GuardMode::Guard {

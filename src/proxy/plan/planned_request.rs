@@ -18,7 +18,7 @@ use crate::{
 /// The word for a request to which nothing was done.
 const NO_ACTION: &str = "none";
 
-/// The result of planning. The functions of [`super`] make another one of it where another request is to be sent.
+/// The result of planning. To send another request, the functions of [`super`] make a new plan from it.
 #[derive(Clone)]
 pub struct PlannedRequest {
     pub target: Target,
@@ -35,21 +35,21 @@ pub struct PlannedRequest {
     /// When it was sent last: milliseconds since 1970.
     pub asked_ms: u64,
     pub plan: Plan,
-    /// Raw tokens of the request as it goes out.
+    /// Raw tokens of the request as it is sent.
     pub raw_sent: u32,
     pub guard_took: Duration,
     /// Times that the request was fitted anew after an overflow.
     pub refits: u32,
     /// The same after a refusal of bytes or images.
     pub size_refits: u32,
-    /// The provider holds messages that the request does not have: its counts tell nothing of what was sent.
+    /// The provider holds messages that the request does not have, so its token counts say nothing about what was sent.
     pub lacks_history: bool,
     /// See [`InheritedSession::edited`](crate::session::InheritedSession::edited).
     pub client_edits: Option<u32>,
 }
 
 impl PlannedRequest {
-    /// The edits to apply to the request.
+    /// Returns the edits to apply to the request.
     pub fn request_edits(&self) -> Edits {
         match self.mode {
             GuardMode::Guard => self.plan.edits.clone(),
@@ -57,7 +57,7 @@ impl PlannedRequest {
         }
     }
 
-    /// What a request by this plan needs in its header.
+    /// Lists the beta features that a request by `plan` must name in its header.
     pub fn list_betas(&self, plan: &Plan) -> Vec<Beta> {
         if self.mode != GuardMode::Guard {
             return Vec::new();
@@ -68,12 +68,12 @@ impl PlannedRequest {
         tools.into_iter().chain(summary).collect()
     }
 
-    /// Whether the request goes out with a summary that the provider made.
+    /// Whether the request is sent with a summary that the provider made.
     pub fn has_provider_summary(&self) -> bool {
         self.mode == GuardMode::Guard && self.plan.report.has_provider_summary
     }
 
-    /// What is taken out of the answer, since the proxy asked for it.
+    /// Returns what is taken out of the answer, since the proxy asked for it.
     pub fn answer_filter(&self) -> AnswerFilter {
         match self.mode {
             GuardMode::Guard => self.recovery.answer_filter(),
@@ -92,12 +92,12 @@ impl PlannedRequest {
         self.mode == GuardMode::Guard && stood_back != Some(StandBackReason::Disabled)
     }
 
-    /// Whether the request goes out with anything that recovery added.
+    /// Whether the request is sent with anything that recovery added.
     pub fn has_additions(&self) -> bool {
         self.mode == GuardMode::Guard && self.recovery.adds_anything()
     }
 
-    /// What the proxy adds to the request.
+    /// Collects what the proxy adds to the request.
     pub fn collect_injections(&self, conversation: &Conversation) -> Injections {
         Injections {
             summary: self.compaction_memory().summary,
@@ -113,7 +113,7 @@ impl PlannedRequest {
         }
     }
 
-    /// What the session remembers of compaction after this request.
+    /// Returns what the session remembers of compaction after this request.
     pub fn compaction_memory(&self) -> compaction::CompactionMemory {
         let mut memory = self.compaction.memory_after();
         if self.recovery.begins_course() {
@@ -154,7 +154,7 @@ impl PlannedRequest {
         sent > report.budget.reserve
     }
 
-    /// The request as a provider refused it.
+    /// Describes the request as a provider refused it.
     pub fn describe_refusal(&self, overflow: &Overflow) -> RefusedPrompt {
         let reserve = self.plan.report.budget.reserve;
         RefusedPrompt {
@@ -168,7 +168,8 @@ impl PlannedRequest {
         }
     }
 
-    /// Estimated tokens cut from the client's request, in the provider's count; `None` if the client does not read them as usage.
+    /// Returns the estimated tokens that were cut from the client's request, in the provider's count; `None` if the client
+    /// does not read them as usage, or if nothing was cut.
     pub fn left_out_tokens(&self, usage: UsageMode) -> Option<u32> {
         let report = &self.plan.report;
         if usage == UsageMode::AsSent || !self.is_guarded() {
@@ -180,7 +181,8 @@ impl PlannedRequest {
         u32::try_from(tokens).ok().filter(|&tokens| tokens > 0)
     }
 
-    /// What was done to the request, as header and log have it. `answer`: at its end.
+    /// Describes what was done to the request, in the words of header and log. `answer`: given at the end of the answer,
+    /// whose facts are then added.
     pub fn describe_actions(&self, answer: Option<JudgedAnswer<'_>>) -> String {
         let mut words = vec![self.plan.report.format_actions()];
         words.retain(|word| word != NO_ACTION);
@@ -219,7 +221,7 @@ impl PlannedRequest {
     }
 }
 
-/// The guard's policy for a request to `target` of a session that knows this of its model.
+/// Builds the guard's policy for a request to `target`. `reasoning`: what the session knows about the model's reasoning.
 pub(super) fn session_policy<'a>(
     app: &'a App,
     target: &'a Target,

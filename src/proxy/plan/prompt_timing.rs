@@ -1,7 +1,8 @@
-//! Whether a prompt goes with this request or another one, and what holds it back.
+//! Decides whether a prompt is sent with this request or with a later one, and what holds it back.
 //!
-//! A prompt asks the model to save what a cut would take. Beside the cut it comes too late: what it is about is gone, and
-//! the level falls without it. So it goes into the last request before a cut, if need be before it is due.
+//! A prompt asks the model to save what a cut would remove. In the same request as the cut it comes too late: the messages
+//! are gone, and the level falls without the prompt. So the prompt is sent in the last request before a cut, even before it
+//! is due.
 
 use super::{PlannedRequest, is_same_model, summary_due::expects_summary};
 use crate::{
@@ -12,14 +13,14 @@ use crate::{
     recovery::{RecoveryAction, RecoveryHold, has_little_room},
 };
 
-/// Generations whose growth tells how large the next step may be.
+/// Generations whose growth shows how large the next step may be.
 const GROWTH_GENERATIONS: usize = 4;
 /// Tokens that a built-in prompt with its tools takes at most; a longer text of `prompts_dir` is caught by the second check
 /// in `plan_request`.
 pub(super) const PROMPT_TOKENS: u32 = 1_000;
 
-/// Rules for a second plan, if the first shows that the prompt must wait or that the fixed part is beyond a level; else
-/// `None`.
+/// Returns rules for a second plan, if the first plan shows that the prompt must wait, that the fixed part is beyond a
+/// level, or that there is too little room for `recall`; else `None`.
 pub(super) fn revise_rules<'a>(
     planned: &PlannedRequest,
     rules: RecoveryRules<'a>,
@@ -41,7 +42,7 @@ pub(super) fn revise_rules<'a>(
     })
 }
 
-/// Whether the request has a prompt beside a cut that brings it below the level of the prompt.
+/// Whether the request has both a prompt and a new cut, and the cut brings it below the level of the prompt.
 pub(super) fn is_cut_below_prompt(planned: &PlannedRequest) -> bool {
     let (report, limits) = (&planned.plan.report, &planned.limits);
     let limit = match planned.recovery.injected() {
@@ -52,8 +53,8 @@ pub(super) fn is_cut_below_prompt(planned: &PlannedRequest) -> bool {
     report.is_cut_anew() && limit.is_some_and(|limit| report.expected <= limit)
 }
 
-/// Whether the session is healthy, and the request after this one is expected to be cut, if this one gets as many tokens
-/// more. Then a prompt goes with this one, once in a cadence.
+/// Whether the session is healthy, and the next request is expected to be cut if `more` tokens are added to this one. Then a
+/// prompt is sent with this request, at most once in a cadence.
 pub(super) fn precedes_cut(
     followed: FollowedConversation<'_>,
     planned: &PlannedRequest,

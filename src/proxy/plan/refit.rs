@@ -13,8 +13,8 @@ use crate::{
 /// The largest prompt where only what must stay is left.
 const LEAST_PROMPT: u32 = 1;
 
-/// Plans for the window of `target`, which turned out smaller. `counted`: the provider's count of the refused
-/// request. Only a plan counts that makes the request or its answer cap smaller; `None` if there is none.
+/// Plans for the window of `target`, which turned out smaller. `counted`: the provider's count of the refused request.
+/// Returns `None` if no plan makes the request or its answer cap smaller.
 pub fn refit_request(
     followed: FollowedConversation<'_>,
     refused: &PlannedRequest,
@@ -34,8 +34,8 @@ pub fn refit_request(
     Some(planned)
 }
 
-/// Plans the refused request for `target` with an answer cap of `most` tokens, and cuts no more of it. `None` where the cap
-/// gets no lower.
+/// Plans the refused request for `target` with an answer cap of `most` tokens, in place of further cuts. Returns `None` if
+/// the cap gets no lower.
 pub fn lower_cap(
     followed: FollowedConversation<'_>,
     refused: &PlannedRequest,
@@ -57,7 +57,7 @@ fn refit_by_ratio(
 ) -> Option<PlannedRequest> {
     let is_smaller = |plan: &Plan| {
         let cap = |plan: &Plan| plan.report.answer_cap.map(|cap| cap.sent);
-        // A prompt may grow by what the count taught, where its answer's cap makes room.
+        // The count may teach that more tokens fit, so a prompt may even grow if its answer's cap makes room.
         plan.report.raw_after < refused.raw_sent || cap(plan) < cap(&refused.plan)
     };
     let mut planned = refused.clone();
@@ -75,9 +75,10 @@ fn refit_by_ratio(
     Some(planned)
 }
 
-/// Makes the refused request fit as if its reasoning alone accounted for a count far above the estimate. Encrypted reasoning is
-/// the one text whose tokens nobody but its provider can count. If the ratio of the count applied to all texts, a cut that
-/// takes the reasoning would take nearly all else, too. `None` where that cannot be so, or was tried before.
+/// Makes the refused request fit as if its reasoning alone accounted for a count far above the estimate. Encrypted reasoning
+/// is the only text whose tokens nobody but its provider can count. If the ratio of the count applied to all texts, then a
+/// cut that removes the reasoning would also remove nearly everything else. Returns `None` if reasoning cannot account for
+/// the count, if the request does not fit then, or if it was refitted before.
 fn refit_dense_reasoning(
     followed: FollowedConversation<'_>,
     refused: &PlannedRequest,
@@ -102,7 +103,8 @@ fn refit_dense_reasoning(
     Some(replan_request(followed, planned))
 }
 
-/// Raw tokens beyond the estimate of each byte of reasoning that was sent, if it accounts for the count.
+/// Returns the raw tokens by which each byte of the sent reasoning exceeds its estimate, if reasoning alone accounts for the
+/// count.
 fn find_reasoning_density(
     followed: FollowedConversation<'_>,
     refused: &PlannedRequest,
@@ -120,8 +122,8 @@ fn find_reasoning_density(
     (density * calibration.slope() <= 1.0).then_some(density)
 }
 
-/// Plans without the oldest images and other media: the newest half stays, `most` steps and messages at most. `None` where
-/// the request gets no smaller.
+/// Plans without the oldest images and other media: the newest half of the steps and messages with media stays, at most
+/// `most` of them. Returns `None` if the request gets no smaller.
 pub fn clear_old_media(
     followed: FollowedConversation<'_>,
     refused: &PlannedRequest,
@@ -141,8 +143,8 @@ pub fn clear_old_media(
     (planned.raw_sent < refused.raw_sent).then_some(planned)
 }
 
-/// Plans for half of the tokens of the refused request. Its cuts stay, and so do those of this plan, although they are made
-/// for a smaller window. `None` where it gets no smaller.
+/// Plans for half of the tokens of the refused request. The cuts of the refused request stay, and later requests keep the
+/// cuts of this plan, although they are made for a smaller window. Returns `None` if the request gets no smaller.
 pub fn halve_request(
     followed: FollowedConversation<'_>,
     refused: &PlannedRequest,
@@ -154,7 +156,7 @@ pub fn halve_request(
     Some(smaller)
 }
 
-/// The same, but images and other media stay. `None` too where hardly any text can go.
+/// Plans for half of the tokens, but keeps images and other media. Returns `None` also if hardly any text can be removed.
 pub fn halve_texts(
     followed: FollowedConversation<'_>,
     refused: &PlannedRequest,
@@ -165,7 +167,7 @@ pub fn halve_texts(
 }
 
 /// Plans for a limit of single requests, which holds prompt and answer together, or prompts alone. The provider counts by a
-/// rule of its own, so that its numbers count by their ratio. `None` where the request is within the limit, or gets no
+/// rule of its own, so only the ratio of its numbers is used. Returns `None` if the request is within the limit, or gets no
 /// smaller.
 pub fn fit_to_request_limit(
     followed: FollowedConversation<'_>,
@@ -175,7 +177,7 @@ pub fn fit_to_request_limit(
     let expected = refused.expected_tokens();
     let cap = refused.plan.report.answer_cap.map_or(0, |cap| cap.sent);
     let asked = u64::from(expected) + u64::from(cap);
-    // A tenth less, since the same request is tried once only.
+    // A tenth less, since this is tried only once.
     let share = |limit: u32, of: u64| u64::from(limit) * asked * 9 / (of.max(1) * 10);
     let narrow = |window: &mut Window| match (limit.window, limit.requested, limit.prompt_limit) {
         (Some(limit), Some(requested), _) => {
@@ -188,7 +190,7 @@ pub fn fit_to_request_limit(
     refit_once(followed, refused, false, narrow)
 }
 
-/// Plans as if the window were as `narrow` makes it, which no other request goes by. What is cut stays cut.
+/// Plans as if the window were as `narrow` makes it. No other request uses that window. What is cut stays cut.
 fn refit_once(
     followed: FollowedConversation<'_>,
     refused: &PlannedRequest,
@@ -211,7 +213,7 @@ fn refit_once(
     Some(remeasure_for_target(followed, smaller, &refused.target))
 }
 
-/// Plans with nothing but what must stay, as it is. `None` where it gets no smaller.
+/// Plans with nothing but what must stay, and does not shorten that. Returns `None` if the request gets no smaller.
 pub fn keep_least(
     followed: FollowedConversation<'_>,
     refused: &PlannedRequest,

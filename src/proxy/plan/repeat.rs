@@ -1,11 +1,11 @@
-//! Requests that repeat a session's last one: each goes out as that one did.
+//! Requests that repeat a session's last request. Each is sent as the last request was sent.
 //!
-//! In Messages, a request with the `fallback_credit_token` of a refusal repeats the refused one at another model. Only what is
-//! sent as it was has the credit. It is a turn of the session like any other.
+//! In Messages, a request with the `fallback_credit_token` of a refusal repeats the refused request at another model. Only a
+//! prompt that is sent as before has the credit. Such a request belongs to the session like any other.
 //!
-//! All others keep the provider's cache warm.
-//! Clients that repeat a request: pi (a cap of 1 token), OpenAI's and Codex' `prewarm`, Messages with a cap of 0. Cut by
-//! their own plan, they would fill the cache with a prompt that no request has. They store no state and move no clock.
+//! All other repeats keep the provider's cache warm. Clients that send them: pi (a cap of 1 token), OpenAI's and Codex'
+//! `prewarm`, Messages with a cap of 0. If they were cut by a plan of their own, they would fill the cache with a prompt
+//! that no other request has. They store no state and do not advance the clock.
 
 use std::{num::NonZeroUsize, sync::Arc};
 
@@ -23,8 +23,8 @@ use crate::{
 const MAX_REQUESTS: NonZeroUsize = NonZeroUsize::new(512).expect("not zero");
 
 /// The last answered requests of sessions, by the digest of what their prompts are made of. Kept in memory only: after a
-/// restart, or with other settings, a repeat is planned as any request. If it says that it fills the cache, it still stores
-/// nothing.
+/// restart, or with other settings, a repeat is planned like any other request. If it says that it only fills the cache, it
+/// still stores no state.
 pub struct LastRequests(Mutex<LruCache<u128, Arc<LastRequest>>>);
 
 /// A request that was answered.
@@ -50,7 +50,8 @@ impl LastRequests {
         self.0.lock().get(&digest).cloned()
     }
 
-    /// Remembers a request as it was sent, unless it repeats one to warm a cache, or asks for a summary of the same messages.
+    /// Remembers a request as it was sent, unless it stores no state (as a repeat that warms a cache), or asks for a summary
+    /// of the same messages.
     pub fn note_request(&self, followed: FollowedConversation<'_>, planned: &PlannedRequest) {
         let inherited = &followed.session.inherited;
         let is_other = followed.conversation.asks_to_compact();
@@ -67,8 +68,8 @@ impl LastRequests {
     }
 }
 
-/// Plans a repeat as the request that it repeats; `None` if that one went to another target (with a credit: to another
-/// provider), or in another mode. A window that is too small for its plan is fitted.
+/// Plans a repeat like the request that it repeats. Returns `None` if that request went to another target (with a credit: to
+/// another provider), or in another mode. If the target's window is smaller, the request is fitted to it.
 pub(super) fn plan_repeat(
     followed: FollowedConversation<'_>,
     last: &LastRequest,

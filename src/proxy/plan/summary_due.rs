@@ -165,7 +165,7 @@ fn summary_threshold(session: &SessionContext, planned: &PlannedRequest) -> u32 
     compaction::compute_threshold(&planned.plan.report.budget, &session.app.config.compaction)
 }
 
-/// Whether so many tokens are past the threshold, also without the old tool rounds that clearing removes.
+/// Whether so many tokens are past the threshold, even without the old tool results that clearing would remove.
 fn is_past_threshold(
     followed: FollowedConversation<'_>,
     planned: &PlannedRequest,

@@ -1,4 +1,4 @@
-//! Which of the proxy's additions go out with a request: as many as fit.
+//! Chooses which of the proxy's additions are sent with a request: as many as fit.
 
 use super::{PlannedRequest, run_planning};
 use crate::{
@@ -35,9 +35,9 @@ enum PlanRank {
     Unsound,
 }
 
-/// Walks the [`ORDER_OF_SACRIFICE`] up to the first plan that fits. If none fits, the additions are not what makes the request
-/// too large: then the first sound plan is taken, or else the first of all. Only plans that `help` count; `None` if none
-/// does.
+/// Walks the [`ORDER_OF_SACRIFICE`] up to the first plan that fits. If none fits, the additions are not what makes the
+/// request too large: then the first sound plan is taken, or else the first of all. Only plans for which `helps` is true
+/// count; `None` if there is no such plan.
 pub(super) fn find_best_trial(
     followed: FollowedConversation<'_>,
     planned: &PlannedRequest,
@@ -95,7 +95,7 @@ pub(super) fn find_best_trial(
 }
 
 impl Trial {
-    /// Makes the request go out by this plan.
+    /// Puts this plan into the request.
     pub(super) fn take_over(self, planned: &mut PlannedRequest) {
         planned.recovery = self.recovery;
         if self.plan.report.stood_back.is_some() {

@@ -28,8 +28,8 @@ impl RecoveryStep {
         }
     }
 
-    /// Recovery's additions to the request. A round that is not sent leaves a record which takes its blocks out of the answer
-    /// that the client echoes, whether or not recovery adds anything.
+    /// Collects recovery's additions to the request. A tool round that is not sent leaves a record which takes its blocks
+    /// out of the answer that the client echoes, whether or not recovery adds anything.
     pub fn collect_injections(&self, conversation: &Conversation) -> Injections {
         if self.adds_nothing {
             let records = dropped_rounds::end_records(self.format, &self.memory.records, 0);
@@ -44,7 +44,7 @@ impl RecoveryStep {
         let (tools, tools_when_cut) = self.offered_tools();
         let offered = tools_when_cut.as_ref().or(tools.as_ref());
         let offered = offered.map(|tools| tools.set);
-        // An entry of tools goes out only if its tools are those that are offered now; else the list of tools has them.
+        // An entry of tools is sent only if its tools are those that are offered now; else they are in the list of tools.
         let is_offered = |record: &&InjectionRecord| match record.what {
             InjectionContent::Tools { set, .. } => offered == Some(set),
             _ => true,
@@ -89,7 +89,8 @@ impl RecoveryStep {
                 || self.memory.records.iter().any(|it| self.is_addition(it)))
     }
 
-    /// The proxy-executed tools in the request. The last round has none, so that the model must answer.
+    /// Returns the proxy-executed tools of the request, and those in their place if anything is cut. The last tool round has
+    /// none, so that the model must answer.
     fn offered_tools(&self) -> (Option<InjectedTools>, Option<InjectedTools>) {
         match &self.offer {
             Offer::Tools(tools) if self.rounds < self.max_rounds => {
@@ -99,7 +100,7 @@ impl RecoveryStep {
         }
     }
 
-    /// Whether the record adds anything to the request. Some only take blocks and texts out of an echoed answer.
+    /// Whether the record adds anything to the request. Some records only take blocks and texts out of an echoed answer.
     fn is_addition(&self, record: &InjectionRecord) -> bool {
         let takes_out = matches!(
             record.what,
@@ -116,7 +117,7 @@ impl RecoveryStep {
     }
 }
 
-/// A record as it goes out: recalled texts are not stored, and made of the client's messages.
+/// Makes a record as it is sent: recalled texts are not stored in the record, but made from the client's messages.
 fn restore_results(record: &InjectionRecord, conversation: &Conversation) -> InjectionRecord {
     let mut record = record.clone();
     let restore = |result: &mut Box<str>| {

@@ -20,9 +20,9 @@ use crate::{
     },
 };
 
-/// Bytes of an answer that is kept to be sent again, reasoning included.
+/// Most bytes of an answer that is kept to be sent again, reasoning included.
 const MAX_ANSWER_BYTES: usize = 48 << 10;
-/// Bytes of a call's arguments that are kept to be sent again: a reminder holds far less.
+/// Most bytes of a call's arguments that are kept to be sent again: a reminder has far fewer.
 const MAX_ARGUMENT_BYTES: usize = 24 << 10;
 
 /// Tokens of all calls to the provider for one request.
@@ -30,7 +30,7 @@ const MAX_ARGUMENT_BYTES: usize = 24 << 10;
 pub struct BilledTokens {
     pub prompt_tokens: u32,
     pub completion_tokens: u32,
-    /// The completion tokens of the one call that had the most: a call is one answer to the provider.
+    /// The completion tokens of the call that had the most: to the provider, each call has an answer of its own.
     pub largest_answer: u32,
 }
 
@@ -45,8 +45,9 @@ impl BilledTokens {
 }
 
 impl RecoveryStep {
-    /// Executes the calls of an answer that called only the proxy's tools, and records the round. Where no rounds are left,
-    /// the client's next request has the texts of all rounds as one answer, and none goes back a second time.
+    /// Executes the calls of an answer that called only the proxy's tools, and records the tool round. If no rounds are
+    /// left, the client's next request has the texts of all rounds as one answer, so the rounds are dropped: no text is sent
+    /// twice.
     pub fn execute_tool_round(&mut self, source: &RecallSource<'_>, said: &ModelAnswer) {
         self.rounds = self.rounds.saturating_add(1);
         self.billed.add_usage(said.usage);
@@ -59,7 +60,7 @@ impl RecoveryStep {
     fn record_tool_round(&mut self, source: &RecallSource<'_>, said: &ModelAnswer) {
         let said = &self.mend_calls(said, self.rounds);
         if self.adds_nothing {
-            // The model calls tools that it was not offered, and would do so again.
+            // The model calls tools that it was not offered, and would call them again.
             self.rounds = self.max_rounds.saturating_add(1);
             return;
         }
@@ -114,7 +115,7 @@ impl RecoveryStep {
         said
     }
 
-    /// Records a round that is not sent: the client has its blocks all the same.
+    /// Records a tool round that is not sent, although the client has its blocks.
     fn record_dropped_round(&mut self, said: &ModelAnswer) {
         let dropped = dropped_rounds::drop_messages(self.format, &[&said.message]);
         dropped.into_iter().for_each(|it| self.push_record(it));
@@ -171,10 +172,12 @@ impl RecoveryStep {
         }
     }
 
-    /// The memory after a generation of that level; `left_out`: messages, counted without system messages.
+    /// Returns the memory after a generation of this `level`. `left_out`: the messages that are left out, counted without
+    /// system messages.
     pub fn memory_after(&self, level: HealthLevel, left_out: &[Range<u32>]) -> RecoveryMemory {
         let mut memory = self.memory.clone();
-        // Records of what is left out, and between it and what is kept, are put back no more.
+        // Records at places that are left out are not put back. At the place right after these, what is before the answer
+        // (prompts, tools and rounds) is not put back either.
         let count = memory.records.len();
         let mut kept: Vec<InjectionRecord> = Vec::new();
         for (at, record) in std::mem::take(&mut memory.records).into_iter().enumerate() {
@@ -208,7 +211,7 @@ impl RecoveryStep {
         memory
     }
 
-    /// Tokens of all calls to the provider, if there was more than one.
+    /// Returns the tokens of all calls to the provider, if there was more than one call.
     pub fn billed_tokens(&self) -> Option<BilledTokens> {
         (self.rounds > 0).then_some(self.billed)
     }

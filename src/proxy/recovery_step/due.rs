@@ -81,7 +81,7 @@ impl RecoveryStep {
         self.injected = Some(due);
     }
 
-    /// Begins a new course, and with it carries out the orders for one.
+    /// Begins a new course. If it begins, all API commands for a new course are carried out.
     pub(super) fn begin_ordered_course(
         &mut self,
         conversation: &Conversation,
@@ -117,7 +117,7 @@ impl RecoveryStep {
         self.events.cleared = true;
     }
 
-    /// The profile for placing prompts: the provider's, without what it refused.
+    /// Returns the profile for placing prompts: that of the provider, without what the provider refused.
     pub fn prompt_profile<'p>(&self, profile: &'p Profile) -> &'p Profile {
         match self.memory.refused {
             RefusedAdditions::UserAfterTool => profile.without_user_after_tool(),

@@ -1,8 +1,8 @@
-//! Recovery in one request. `due.rs` decides what is due before it is sent, `additions.rs` gives what recovery adds to
-//! it, `withdrawal.rs` takes back what cannot be sent, and `after_answer.rs` executes the calls of the answer and advances
-//! the clock.
+//! Recovery in one request. `due.rs` decides what is due before the request is sent, `additions.rs` collects what recovery
+//! adds to it, `withdrawal.rs` takes back what cannot be sent, and `after_answer.rs` executes the calls of the answer and
+//! advances the clock.
 //!
-//! Sends nothing. If the plan with its additions is unsound, all decisions are withdrawn.
+//! Nothing here sends a request. If the plan with recovery's additions is unsound, all decisions are withdrawn.
 
 mod additions;
 mod after_answer;
@@ -39,23 +39,24 @@ pub struct RecoveryRules<'a> {
     pub pace: RecoveryPace,
     /// Recovery is on for this model, this client key and this request.
     pub wanted: bool,
-    /// The model differs from the previous generation's, whose refusals do not count.
+    /// The model is not that of the previous generation, so refusals of the previous model do not count.
     pub other_model: bool,
     pub timing: PromptTiming,
     /// Set when a plan has shown that the request's fixed part is beyond a level; `None` for the first plan.
     pub hold: Option<RecoveryHold>,
-    /// The same for the tool `recall`, where the session has not had it.
+    /// Set when a plan has shown too little room for the tool `recall`, which the session has not had yet.
     pub holds_recall: bool,
 }
 
-/// Which prompt may go with a request.
+/// Which prompt may be sent with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PromptTiming {
     /// As the clock says.
     WhenDue,
-    /// A due prompt waits, and so do the tools that would come with it: a summary is expected, or a cut makes it needless.
+    /// A due prompt waits, and so do the tools that would come with it: a summary is expected, or a cut makes the prompt
+    /// needless.
     Waits,
-    /// A caution prompt goes before it is due, since the next request would be cut.
+    /// A caution prompt is sent before it is due, since the next request would be cut.
     AheadOfCut,
 }
 
@@ -81,13 +82,13 @@ pub struct RecoveryStep {
     offer: Offer,
     /// Prompts may ask for a continuation block although the request lists tools.
     asks_for_text: bool,
-    /// The model's reasoning is bound to what stood before it: what is left out once stays out.
+    /// The model's reasoning is bound to what was before it: what is left out once stays out.
     binds_reasoning: bool,
     /// The proxy's tools of all requests so far.
     sent_tools: ToolSet,
     /// Calls of `recall` that were answered in this request.
     pub recalls: RecallCount,
-    /// The store could not keep what was last to be stored.
+    /// The store failed, so new reminders may be lost.
     may_be_lost: bool,
     injected: Option<RecoveryAction>,
     /// The tool `recall` is not added, for lack of room.
@@ -102,7 +103,7 @@ pub struct RecoveryStep {
 }
 
 impl RecoveryStep {
-    /// Decides what goes with a request.
+    /// Decides what recovery adds to a request.
     pub fn begin(
         conversation: &Conversation,
         inherited: &InheritedSession,
@@ -137,8 +138,8 @@ impl RecoveryStep {
         this
     }
 
-    /// The action that goes with this request: the clock's, or a caution prompt ahead of a cut. `None` if it waits or is
-    /// held back. A course never waits.
+    /// Chooses the action for this request: that of the clock, or a caution prompt ahead of a cut. Returns `None` if the
+    /// action waits or is held back. A course never waits.
     fn choose_due(&self, timing: PromptTiming) -> Option<RecoveryAction> {
         let due = match timing {
             PromptTiming::AheadOfCut => Some(RecoveryAction::Caution),
@@ -166,7 +167,7 @@ impl RecoveryStep {
         if rules.other_model {
             memory.refused = RefusedAdditions::Nothing;
         }
-        // A client that compacts reads its conversation once more, and no tools.
+        // A request that compacts the conversation only reads it once more, and needs no additions.
         let adds_nothing =
             memory.refused == RefusedAdditions::All || conversation.asks_to_compact();
         let is_auxiliary = conversation.is_auxiliary();
@@ -266,13 +267,14 @@ impl RecoveryStep {
         self.may_begin
     }
 
-    /// Whether a caution prompt may go ahead of a cut.
+    /// Whether a caution prompt may be sent ahead of a cut.
     pub fn may_prompt_ahead(&self) -> bool {
         let is_calm = self.inherited.clock == RecoveryClock::Calm;
         self.may_begin && is_calm && self.memory.held.is_none() && !self.events.cleared
     }
 
-    /// What holds recovery back, if that begins with this request or has another reason than before: the log says it then.
+    /// Returns what holds recovery back, if the hold begins with this request or has another reason than before. Only then
+    /// it is logged.
     pub fn new_hold(&self) -> Option<RecoveryHold> {
         let (kind, known) = (self.memory.held, self.inherited.held);
         let is_known = kind.map(|it| it.word()) == known.map(|it| it.word());

@@ -27,7 +27,8 @@ impl RecoveryStep {
         match kept {
             KeptRecovery::All => true,
             _ if self.adds_nothing => false,
-            // An entry with tools that comes back later would change once more what reasoning is bound to.
+            // If an entry with tools were left out and came back later, it would change once more what reasoning is bound
+            // to.
             KeptRecovery::AllButToolsAndPrompt => {
                 let has_entry = self.binds_reasoning && self.inherited.records.iter().any(is_tools);
                 !has_entry && self.withdraw_tools_and_prompt()
@@ -40,9 +41,10 @@ impl RecoveryStep {
         }
     }
 
-    /// After a refusal: places no prompt after a tool result any more in this session, and none as a system message.
-    /// If a prompt may be no block there, a caution prompt then waits for a user message. Returns whether that changes
-    /// anything: it does not if such a prompt was accepted before, or if the conversation has a user message after a result.
+    /// After a refusal: places no prompt after a tool result any more in this session, and none as a system message. If the
+    /// prompt cannot be a block in the result either, a caution prompt then waits for a user message. Returns whether that
+    /// changes anything: it does not if such a prompt was accepted before, or if the conversation has a user message after a
+    /// result.
     pub fn avoid_prompt_after_tool(
         &mut self,
         conversation: &Conversation,
@@ -60,7 +62,8 @@ impl RecoveryStep {
             return false;
         }
         if self.events.carried_prompt && self.memory.records.last().is_some_and(is_tools) {
-            // Without its tools, the prompt would ask for what the model cannot do. The next one is another.
+            // Without its tools, the prompt would ask for what the model cannot do. The next prompt is placed in another
+            // way.
             self.memory.refused = RefusedAdditions::UserAfterTool;
             self.withdraw_prompt();
             return true;
@@ -89,8 +92,8 @@ impl RecoveryStep {
         avoids
     }
 
-    /// Withdraws all decisions, since they cannot be carried out. Reminders stay, and digests of the rounds so far. Rounds
-    /// of earlier requests come back with the next one, unless reasoning is bound to them.
+    /// Withdraws all decisions, since they cannot be carried out. Reminders stay, and so do digests of the tool rounds so
+    /// far. Tool rounds of earlier requests are sent again with the next request, unless reasoning is bound to them.
     pub fn withdraw_all(&mut self) {
         self.adds_nothing = true;
         let records = &self.memory.records;
@@ -102,7 +105,7 @@ impl RecoveryStep {
             ..self.inherited.clone()
         };
         if self.binds_reasoning {
-            // Those before the request, since a new course may have ended them.
+            // The inherited records are taken, since a new course may have ended those of this request.
             let before = &self.inherited.records;
             self.memory.records = dropped_rounds::end_records(self.format, before, 0);
         }
@@ -112,8 +115,8 @@ impl RecoveryStep {
         self.tight_chars = None;
     }
 
-    /// After a refusal: withdraws the rounds of this request, which goes on without the proxy's tools. If it has none, those
-    /// of earlier requests are withdrawn where another model took them. Returns whether there were any.
+    /// After a refusal: withdraws the tool rounds of this request, which continues without the proxy's tools. If it has no
+    /// tool rounds, withdraws those of earlier requests, which another model accepted. Returns whether there were any.
     pub fn withdraw_rounds(&mut self) -> bool {
         if self.adds_nothing {
             return false;
@@ -125,7 +128,8 @@ impl RecoveryStep {
         self.other_model && self.drop_rounds_from(0)
     }
 
-    /// Leaves of the rounds from a place on what takes their blocks out of the answers that the client echoes.
+    /// Drops the tool rounds from a place on. Keeps of them only what takes their blocks out of the answers that the client
+    /// echoes. Returns whether there were any.
     pub(super) fn drop_rounds_from(&mut self, place: u32) -> bool {
         let records = std::mem::take(&mut self.memory.records);
         let mut dropped = false;
@@ -159,12 +163,12 @@ impl RecoveryStep {
     pub fn withdraw_prompt(&mut self) -> bool {
         let had_prompt = std::mem::take(&mut self.events.carried_prompt);
         if had_prompt {
-            // Tool rounds may stand behind the prompt.
+            // The records of tool rounds may follow that of the prompt.
             let is_new = |it: &InjectionRecord| it.place == self.place;
             let records = &mut self.memory.records;
             records.retain(|it| !(is_new(it) && (is_prompt(it) || is_tools(it))));
             self.injected = None;
-            // The next plan notes those that it sends.
+            // The next plan notes the tools that it sends.
             (self.memory.tools, self.sent_tools) = (self.inherited.tools, ToolSet::Nothing);
         }
         had_prompt

@@ -1,9 +1,9 @@
 //! Replica sync: shares windows of models, and ratios of estimated to counted tokens, through the store.
 //!
-//! The lessons of an answer are published before its end is released, so that any replica knows them when it gets
-//! the session's next request. Before a request is planned, the other replicas' lessons are pulled. The newest value
-//! of a name counts. Both are bounded in time, and no request fails for either. Nothing of a conversation is published,
-//! and of a client only the keyed digest of the credential that its provider gets.
+//! The lessons of an answer are published before its end is released, so that any replica knows them when it gets the
+//! session's next request. Before a request is planned, the other replicas' lessons are pulled. The newest value of a name
+//! counts. Publishing and pulling are bounded in time, and no request fails because of them. Nothing of a conversation is
+//! published, and of a client only the keyed digest of the credential that its provider gets.
 //!
 //! Names come from requests and values from the store, so both are bounded. Unreadable values, and those about
 //! providers that are not configured, are ignored.
@@ -43,7 +43,8 @@ use crate::{
 
 /// How long nothing is pulled after a failure.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
-/// A request without a call to the store has not seen its version: it pulls if no other did for so long.
+/// A request that made no call to the store has not seen the version of the shared values. It pulls if no request has pulled
+/// for this long.
 const UNSEEN_FOR: Duration = Duration::from_secs(1);
 
 /// Models that may have unpublished lessons; lessons of models have the same bound.
@@ -68,7 +69,7 @@ pub struct ReplicaSync {
     publishing: tokio::sync::Mutex<()>,
 }
 
-/// The names of a provider and of a model, and for whom lessons were learnt.
+/// The names of a provider and of a model, and the scope for which lessons were learnt.
 type ModelKey = (Box<str>, Box<str>, LessonScope);
 
 struct SyncState {
@@ -117,8 +118,8 @@ impl ReplicaSync {
         state.mark_changed(&target.provider.name, &target.model, scope);
     }
 
-    /// Merges what other replicas published since the last pull; returns whether it was read.
-    /// `passed`: this request has called the store, whose answer had the version.
+    /// Merges what other replicas published since the last pull. Returns whether the values were read, by this request or by
+    /// another one while this one waited. `passed`: this request has called the store, whose answer had the version.
     pub async fn pull(&self, registry: &Registry, passed: bool) -> bool {
         if !self.is_pull_due(passed) {
             return false;
@@ -191,7 +192,7 @@ impl ReplicaSync {
             (_, SharedFact::Window(lessons)) => {
                 let key = LessonKey::new(&provider.endpoint, &row.model, row.scope);
                 let learnt = &registry.learnt;
-                // They differ if a lesson of this replica contradicts.
+                // The merged lessons differ from the received ones if a lesson of this replica contradicts these.
                 learnt
                     .merge_lessons(&key, lessons, received.at_ms, now)
                     .is_news(&lessons)

@@ -37,7 +37,7 @@ pub(super) struct RowName {
     pub(super) address_digest: u64,
     pub(super) provider: Box<str>,
     pub(super) model: Box<str>,
-    /// For whom a window was learnt; that of a ratio is everybody.
+    /// The scope for which a window was learnt. A ratio holds for everybody.
     pub(super) scope: LessonScope,
 }
 
@@ -79,7 +79,7 @@ impl RowName {
         encode(self, Vec::new())
     }
 
-    /// `None`: it is no such name.
+    /// Returns `None` if the bytes are not the name of a row.
     pub(super) fn from_bytes(name: &[u8]) -> Option<Self> {
         postcard::from_bytes(name).ok()
     }
@@ -130,7 +130,7 @@ impl StampedFact {
         encode(&self, vec![VERSION])
     }
 
-    /// `None`: a later release wrote it, or it is no value of that kind.
+    /// Returns `None` if another release wrote the value with another version, or if the value is not of that kind.
     pub(super) fn from_bytes(kind: u8, value: &[u8]) -> Option<Self> {
         let rest = value.strip_prefix(&[VERSION])?;
         let (fact, rest): (Self, _) = postcard::take_from_bytes(rest).ok()?;

@@ -9,7 +9,7 @@ use crate::{
     telemetry::record::GenerationFacts,
 };
 
-/// The parts of the request by size; `None` if the guard did not read it.
+/// Estimates the tokens of each part of the request; `None` if the guard did not read the request.
 pub(super) fn break_down_prompt(
     planned: &PlannedRequest,
     calibration: &Calibration,
@@ -37,7 +37,7 @@ pub(super) fn break_down_prompt(
     })
 }
 
-/// The actions that are new with this request.
+/// Collects the actions that are new with this request.
 pub(super) fn collect_marks(planned: &PlannedRequest) -> Marks {
     if planned.mode != GuardMode::Guard {
         return Marks::default();

@@ -27,7 +27,8 @@ use crate::{
     relay::{AnswerDriver, ModelAnswer, PrecedingText, ResponseSummary, StreamFooter},
 };
 
-/// What is kept of a request for the end of its streamed answer: all but its body, unless a summary may need that.
+/// The parts of a request that are kept for the end of its streamed answer: its session and plan, and its body only if a
+/// summary may need the body.
 pub struct StreamEnd {
     session: Option<SessionContext>,
     planned: Option<Box<PlannedRequest>>,
@@ -48,7 +49,7 @@ impl StreamEnd {
         let (Some(session), Some(planned)) = (&self.session, self.planned) else {
             return StreamFooter::default();
         };
-        // A broken answer is no generation. An unreadable one counts: nothing shows that it broke.
+        // A broken answer does not count as a generation. An unreadable one counts, since nothing shows that it broke.
         let provider = &planned.target.provider;
         let permit = provider.breaker.force_admit();
         if !(response.is_complete() || response.unreadable) {
@@ -86,7 +87,8 @@ impl AnswerDriver for StreamEnd {
     }
 }
 
-/// Looks a window up again if this answer may have shown that it is larger: it was guessed, or a refusal taught less.
+/// Looks a window up again if this answer may have shown that it is larger: the window was guessed, or the provider counted
+/// more prompt tokens than it holds (a refusal may have taught too small a window).
 fn renew_window(
     session: &SessionContext,
     planned: &mut PlannedRequest,
@@ -107,8 +109,8 @@ fn renew_window(
     }
 }
 
-/// Judges an answer and stores the session's new state. Returns the headers that report both. `source`: where a summary
-/// may begin with the request.
+/// Judges an answer and stores the session's new state. Returns the headers that report both. `source`: what a summary
+/// needs, if one may begin after this answer.
 pub async fn settle_answer(
     session: &SessionContext,
     mut planned: PlannedRequest,

@@ -17,7 +17,7 @@ use crate::{
     unix_time::unix_seconds_now,
 };
 
-/// The state to store after the answer.
+/// Builds the state to store after the answer.
 pub(super) fn build_next_state(
     session: &SessionContext,
     planned: &PlannedRequest,
@@ -40,7 +40,7 @@ pub(super) fn build_next_state(
         let (profile, sent) = (target.provider.config.profile, planned.raw_sent);
         let is_proved = is_count_proved(session, planned, response);
         state.calibration = state.calibration.learn_usage(sent, counted, is_proved);
-        // A count far below the estimate leaves out more than texts: it tells other sessions nothing.
+        // A count far below the estimate leaves out more than texts, so other sessions learn nothing from it.
         if !profile.counts_missed_only && counted >= sent / 2 {
             let (ratios, by) = (&session.app.ratios, session.inherited.session);
             ratios.learn_ratio(&target.provider.name, &target.model, by, sent, counted);
@@ -69,7 +69,8 @@ pub(super) fn build_next_state(
     state.prompt_tokens = reported;
     state.completion_tokens = usage.and_then(|usage| usage.completion_tokens);
     let billed = planned.recovery.billed_tokens();
-    // What the client got may be several answers of the provider, for each of which tokens are kept free anew.
+    // The client's answer may join several answers of the provider. Tokens are reserved for each of them, so the largest
+    // counts.
     let answer_tokens = match billed {
         Some(billed) => billed.largest_answer,
         None => state.completion_tokens.unwrap_or(0),
@@ -101,7 +102,7 @@ pub(super) fn build_next_state(
 /// The level of the session after the answer.
 fn judge_level(planned: &PlannedRequest, answer: JudgedAnswer<'_>) -> HealthLevel {
     if answer.cut_in_silence {
-        // The provider's count is not that of the prompt.
+        // The provider's count is not that of the whole prompt.
         return HealthLevel::Unknown;
     }
     // The answer filled the window to its end.

@@ -1,7 +1,7 @@
 //! Silent truncation: detects a provider that cuts prompts without an error, by the tokens that it counts.
 //!
-//! Two answers of a session in a row show it (`health/silent_truncation.rs`). The health of the answer is unknown
-//! then, so that recovery's clock stands still, and later prompts are limited to what the provider takes.
+//! Two answers of a session in a row prove it (`health/silent_truncation.rs`). Then the health of the answer is unknown, so
+//! that recovery's clock does not advance, and later prompts are limited to what the provider takes.
 
 use std::time::SystemTime;
 
@@ -15,9 +15,9 @@ use crate::{
     relay::ResponseSummary,
 };
 
-/// The sent tokens, and the tokens that the provider reports to have read. `None` where it says that the model did
-/// not read all thinking, or all of the images: the count leaves that out, however much it was. `None` too where the
-/// provider holds messages that were not sent.
+/// Samples the sent tokens, and the tokens that the provider reports to have read. Returns `None` if the provider says that
+/// the model did not read all thinking, or all of the images: the count leaves out an unknown part of them. Returns `None`
+/// too if the provider holds messages that were not sent.
 pub(super) fn sample_prompt(
     planned: &PlannedRequest,
     response: &ResponseSummary,
@@ -32,7 +32,7 @@ pub(super) fn sample_prompt(
     })
 }
 
-/// Whether the count may leave out parts of images, as the server made them smaller.
+/// Whether the count may leave out parts of images, since the server made the images smaller.
 pub(super) fn leaves_out_images(planned: &PlannedRequest, response: &ResponseSummary) -> bool {
     let report = &planned.plan.report;
     let shares = match planned.mode {
@@ -42,7 +42,7 @@ pub(super) fn leaves_out_images(planned: &PlannedRequest, response: &ResponseSum
     response.input_changes.has_compressed_images() && shares.images > 0
 }
 
-/// The same of the session's answer before, if the same model gave it.
+/// Finds the sample of the session's previous answer, if the same model gave that answer.
 fn find_sample_before(session: &SessionContext, planned: &PlannedRequest) -> Option<UsageSample> {
     let state = session.inherited.state.as_ref();
     let state = state.filter(|_| is_same_model(&session.inherited, &planned.target));
@@ -68,7 +68,7 @@ pub(super) fn is_count_proved(
     names_cached || sample_prompt(planned, response).is_some_and(proves)
 }
 
-/// Whether the reported tokens are those of a part of the prompt: it grew, and they did not.
+/// Whether the reported tokens are those of a part of the prompt: the prompt grew, and the reported tokens did not.
 pub(super) fn is_count_refuted(
     session: &SessionContext,
     planned: &PlannedRequest,

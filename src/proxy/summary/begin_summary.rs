@@ -48,7 +48,7 @@ pub(in crate::proxy) fn begin_summary_after(
     begin_summary(session, planned, source, plan, true)
 }
 
-/// Begins a summary before the request is sent: of the conversation uncut, so that it has what a cut removes.
+/// Begins a summary of the uncut conversation before the request is sent, so that the summary covers what a cut removes.
 pub(super) fn begin_summary_before(
     session: &SessionContext,
     planned: &mut PlannedRequest,
@@ -60,7 +60,8 @@ pub(super) fn begin_summary_before(
     begin_summary(session, planned, source, uncut, false)
 }
 
-/// Begins a summary of the source's conversation as it is sent by `plan`. `is_answered`: it was sent so.
+/// Begins a summary of the source's conversation as it is sent by `plan`. `is_answered`: a provider has answered it in this
+/// form.
 fn begin_summary(
     session: &SessionContext,
     planned: &mut PlannedRequest,
@@ -94,14 +95,14 @@ fn begin_summary(
     begin_job(session, planned, source, plan.edits, range, safe_cut)
 }
 
-/// Begins the summary of a whole conversation, which its client compacts, without a part in the session's memory.
+/// Begins the summary of a whole conversation, for a client that compacts it. The session's memory does not record the job.
 pub(super) fn begin_whole_summary(
     session: &SessionContext,
     planned: &mut PlannedRequest,
     mut source: SummarySource,
 ) -> Option<SummaryJob<SummarySource>> {
     let key = session.inherited.lineage.compaction_key();
-    // A running summary of the session is of an older part, and is not waited for.
+    // A running summary of the session covers an older part only, so the request does not wait for it.
     planned.compaction.order_whole_summary(key);
     let range = compaction::cover_before_last(&source.conversation, planned.raw_sent)?;
     source.betas = planned.list_betas(&planned.plan);
@@ -150,13 +151,13 @@ fn begin_job(
         true => planned.knowledge.calibration,
         false => ratios.initial_calibration(&target.provider.name, &target.model),
     };
-    // Reasoning is not refused if the session knows that it is not stale. A summary request does not ask the provider to
-    // drop reasoning.
+    // If the session knows that its reasoning is not stale, the provider does not refuse the reasoning. A summary request
+    // does not ask the provider to drop reasoning.
     let is_valid =
         planned.reasoning.drop_by.is_none() && planned.knowledge.knows_newest_answer(&conversation);
     let repeats = is_same && (is_valid || !conversation.has_past_thinking());
     let language = planned.recovery.language;
-    // SECURITY: drawn after the conversation was written, and never shown.
+    // SECURITY: the nonce is drawn after the conversation was written, and is never shown.
     let nonce = ticket.id.0;
     Some(SummaryJob {
         ticket,
@@ -174,8 +175,8 @@ fn begin_job(
 }
 
 /// Runs the job that was begun after the answer. Stores the outcome of the job that this request has begun or joined, before
-/// or after its answer, beside its session. Must be called once the state that names the job is stored: until then there
-/// may be no session.
+/// or after its answer, next to its session in the store. Must be called once the state that names the job is stored: until
+/// then there may be no session.
 pub(in crate::proxy) fn run_summary(
     session: &SessionContext,
     compaction: &CompactionStep,
@@ -197,7 +198,7 @@ pub(in crate::proxy) fn run_summary(
     }
 }
 
-/// Stores an outcome beside a session, where the next request of the branch finds it.
+/// Stores an outcome next to its session, where the next request of the branch finds it.
 async fn store_outcome(app: &App, account: &Account, session: SessionId, outcome: JobOutcome) {
     let sessions = &app.sessions;
     let stored = sessions.store_summary_outcome(account, session, outcome);

@@ -1,5 +1,5 @@
-//! The summary of the older part of a conversation, as far as a request has a part in it: the request begins the job, may
-//! wait for its outcome, and has the session remember it. `plan/summary_due.rs` decides whether one is due.
+//! A request's part in the summary of the older part of its conversation: the request begins the job, may wait for its
+//! outcome, and has the session remember it. `plan/summary_due.rs` decides whether a summary is due.
 
 mod begin_summary;
 mod summary_source;

@@ -23,7 +23,8 @@ use crate::{
     wire::Body,
 };
 
-/// Prevents that a request is executed twice. The request for a summary is another one.
+/// Keeps a provider from executing a request twice. The request for a summary is a different one, so it must not have this
+/// header.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// A conversation, and the request head for the summary model.
@@ -34,7 +35,7 @@ pub struct SummarySource {
     head: RequestHead,
     /// The provider's cache was filled at markers of the proxy, and is read only at such markers.
     adds_markers: bool,
-    /// What the conversation as it is sent needs in the header.
+    /// The betas that the header must name for the conversation as it is sent.
     pub betas: Vec<Beta>,
     /// The body's share of the bytes in flight.
     _hold: Hold,
@@ -48,7 +49,7 @@ impl SummaryClient for SummarySource {
         ask: SummaryAsk,
     ) -> Result<Response<Body>, UpstreamError> {
         let body = Rope::from(body);
-        // Nothing reads what is written of a transcript.
+        // No later request begins with a transcript, so a cache of it would never be read.
         let repeats = ask != SummaryAsk::OfTranscript;
         let marked = (self.adds_markers && repeats)
             .then(|| self.conversation.add_cache_markers(&body, false));
@@ -77,7 +78,8 @@ pub(in crate::proxy) fn keep_for_summary(
     may_begin_after_answer(session, planned).then(|| summary_source(request, &placed.target))?
 }
 
-/// `None`: no conversation to follow, or no room among the bytes in flight. `chat`: the conversation's provider.
+/// Collects what a summary needs. Returns `None` if there is no conversation to follow, or no room among the bytes in
+/// flight. `chat`: the target of the conversation.
 ///
 /// SECURITY: the client's headers and query may hold that provider's key, so no other provider gets them.
 pub(super) fn summary_source(request: &ClientRequest, chat: &Target) -> Option<SummarySource> {

@@ -33,7 +33,7 @@ pub(in crate::proxy) struct SummaryWait {
 }
 
 impl SummaryWait {
-    /// The outcome, if it comes in time. A proxy that drains does not wait.
+    /// Waits for the outcome; `None` if it does not come in time. A proxy that drains does not wait.
     pub(in crate::proxy) async fn wait_for_outcome(self, app: &App) -> Option<JobOutcome> {
         tokio::select! {
             waited = tokio::time::timeout_at(self.until.into(), self.result) => match waited {
@@ -72,7 +72,7 @@ pub(in crate::proxy) fn begin_summary_wait(
     Some(SummaryWait { job, result, until })
 }
 
-/// Waits, and plans the request again with the outcome.
+/// Waits for the summary, and plans the request again with the outcome.
 pub(in crate::proxy) async fn wait_for_summary(
     request: &ClientRequest,
     placed: &mut PlacedRequest,
@@ -85,8 +85,8 @@ pub(in crate::proxy) async fn wait_for_summary(
     }
 }
 
-/// Begins the summary of a conversation that its client compacts, or joins the running job; `None` if none is wanted, or if
-/// none can begin. A job ends within `compaction.timeout_ms`.
+/// Begins the summary of a conversation that its client compacts, or joins the running job. Returns `None` if no summary is
+/// wanted, or if no summary can begin. A job ends within `compaction.timeout_ms`.
 pub(in crate::proxy) fn begin_whole_summary_wait(
     request: &ClientRequest,
     placed: &mut PlacedRequest,

@@ -26,7 +26,7 @@ pub struct ToolOffer {
     pub now: Option<InjectedTools>,
     /// Sent in place of `now` if anything is cut.
     pub when_cut: Option<InjectedTools>,
-    /// Sent as an entry beside this request's prompt, if it has one.
+    /// Sent as an entry next to this request's prompt, if the request has one.
     pub with_prompt: Option<InjectedTools>,
     /// The model may call the tools. If not, they are added for the prompt cache only, without a prompt.
     pub callable: bool,
@@ -40,27 +40,27 @@ pub struct OfferRules<'a> {
     pub recovery: &'a RecoveryConfig,
     /// What is cut may be recalled.
     pub recalls: bool,
-    /// A prompt goes with this request, if its answer may have what it asks for.
+    /// A prompt is due with this request. It is sent only if the answer may hold what the prompt asks for.
     pub prompt_is_due: bool,
     /// Reminder tools may begin with this request.
     pub may_begin: bool,
     /// The model's reasoning is bound to the list of tools. So the list grows only with a cut, which makes all earlier
     /// reasoning stale anyway.
     pub waits_for_cut: bool,
-    /// An entry beside a prompt may bring the tools. The entry changes neither the list nor the reasoning.
+    /// An entry next to a prompt may bring the tools. The entry changes neither the list nor the reasoning.
     pub takes_entry: bool,
 }
 
-/// Decides by the fields of a request and by the state of the session.
+/// Decides what is offered, by the fields of a request and by the state of the session.
 ///
-/// In a provider's cache, tools stand before the conversation: each change of the list of tools loses the whole cache.
-/// So all tools are added at once, when the first of them are due, and then stay. In the first request they would cost
-/// no cache, but they would change every request with tools, and most sessions are never cut. A prompt makes the tools
-/// for reminders due, a cut makes `recall` due. A fold or a placeholder loses most of the cache anyway. A truncated
-/// result loses none; but such results come early, while there is little to lose, and models look them up most.
+/// In a provider's cache, tools are before the conversation: each change of the list of tools loses the whole cache. So all
+/// tools are added at once, when the first of them are due, and then stay. In the first request they would cost no cache,
+/// but they would change every request with tools, and most sessions are never cut. A prompt makes the tools for reminders
+/// due, a cut makes `recall` due. A fold or a placeholder loses most of the cache anyway. A truncated result loses none of
+/// it; but such results come early, while there is little to lose, and models look them up most.
 ///
-/// If the model's reasoning is bound to the list of tools, or if the provider takes tools as an entry beside a prompt,
-/// then the list does not change with a prompt, only with a cut.
+/// If the model's reasoning is bound to the list of tools, or if the provider takes tools as an entry next to a prompt, then
+/// the list does not change with a prompt, only with a cut.
 pub fn decide_offer(
     conversation: &Conversation,
     rules: OfferRules<'_>,
@@ -87,7 +87,7 @@ pub fn decide_offer(
     }
     let is_due = match settings.tools {
         AddTools::Always => true,
-        // A change of the prefix is not worth tools that cannot be called.
+        // Tools that cannot be called are not worth a change of the prefix.
         AddTools::WhenDue => callable && rules.prompt_is_due,
         AddTools::Never => false,
     };
@@ -131,7 +131,7 @@ pub fn decide_offer(
 }
 
 impl Offer {
-    /// The tools that are sent in any case.
+    /// Returns the tools that are sent in any case.
     pub fn sure_tools(&self) -> ToolSet {
         match self {
             Self::Tools(tools) => tools.now.as_ref().map_or(ToolSet::Nothing, |now| now.set),

@@ -36,7 +36,7 @@ const MAX_CALLS: u32 = 8;
 /// These calls together may show this many times the characters of the largest answer.
 const LARGEST_ANSWERS: usize = 3;
 
-/// What the calls of one reply have had so far.
+/// The calls of `recall` in one reply so far, and the characters of their answers.
 #[derive(Default)]
 pub(super) struct RecallUse {
     calls: u32,

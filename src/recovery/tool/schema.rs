@@ -97,7 +97,7 @@ fn write_schemas(texts: &SchemaTexts, form: ToolForm) -> String {
     .join(",")
 }
 
-/// A bare look-up made models browse, so the description says what it is for.
+/// A description of the look-up alone made models browse, so this one also says what the tool is for.
 fn write_recall(form: ToolForm) -> String {
     form.write_tool(&ToolSchema {
         name: RECALL,

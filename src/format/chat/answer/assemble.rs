@@ -17,7 +17,7 @@ use crate::{
     json::{scan::JsonKind, text},
 };
 
-/// Elements of a list that are searched for an index, which bounds the time that a message takes.
+/// Elements of a list that are searched for an index. This limit bounds the time to assemble a message.
 const MAX_SEARCHED: usize = 256;
 
 /// Identifying strings: a repeated one is not appended.
@@ -30,7 +30,7 @@ const ANSWERS_ONLY: [&str; 2] = ["annotations", "audio"];
 #[derive(Default)]
 pub struct Deltas {
     json: Vec<u8>,
-    /// The key of the last delta, if it has one string member, to which more can be appended.
+    /// The key of the last delta, if its only member is a string, to which more text can be appended.
     text_key: Vec<u8>,
     /// For each element of all `tool_calls`, the index of its call in the tracker.
     slots: Vec<Option<usize>>,

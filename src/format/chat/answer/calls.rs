@@ -1,7 +1,8 @@
 //! The calls of one answer: which fragments belong together, and who executes each call.
 //!
-//! Names come in fragments. As soon as no name of a proxy-executed tool begins like a name, the call is the client's. Any
-//! other call is decided by the arguments after its name, by the next call, or by the end of the answer.
+//! Names come in fragments. As soon as no proxy-executed tool has a name that begins with the fragments so far, the call
+//! is the client's. Any other call is decided by the arguments after its name, by the next call, or by the end of the
+//! answer.
 
 use smallvec::SmallVec;
 
@@ -19,7 +20,8 @@ use crate::{
 type CallSlots = SmallVec<[Option<usize>; 2]>;
 
 impl BlockTracker {
-    /// `whole`: the answer comes in one piece, so that each fragment is a call.
+    /// Takes the call fragments of an event, and returns the slots of their calls. `whole`: the answer comes in one
+    /// piece, so that each fragment is a call.
     pub(super) fn take_fragments<'a>(
         &mut self,
         json: &[u8],
@@ -64,8 +66,7 @@ impl BlockTracker {
         let call = &self.blocks[slot];
         let is_new = match (id, name) {
             (Some(id), _) => !call.id.is_empty() && call.id != id,
-            // Without ids: of two names in one event, or of another name after arguments, the second
-            // begins another call.
+            // Without ids, a second name in one event, or another name after arguments, begins another call.
             (None, Some(name)) => {
                 (seen.contains(&Some(slot)) && !call.name.is_empty())
                     || (call.has_arguments && call.name != name)
@@ -87,7 +88,7 @@ impl BlockTracker {
         Some(slot)
     }
 
-    /// Takes a fragment, and decides whose the call is if that is known by it.
+    /// Takes a fragment, and decides who gets the call if the fragment shows that.
     fn add_fragment(&mut self, slot: usize, json: &[u8], fragment: &CallFragment) {
         let is_undecided = self.fate(Some(slot)) == BlockFate::Undecided;
         let (tools, call) = (self.tools, &mut self.blocks[slot]);

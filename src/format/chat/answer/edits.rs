@@ -127,7 +127,8 @@ impl JoinedResponse<ChatAnswer> {
         }
     }
 
-    /// Edits finish reason and usage, and reports all but the texts to the summarizer.
+    /// Edits finish reason and usage, and reports all parts but texts and calls of the proxy to the summarizer. With
+    /// `closing`, finish reason and usage become null and are not reported.
     fn edit_reports(
         &mut self,
         event: &ParsedEvent<ChatAnswer>,
@@ -144,7 +145,7 @@ impl JoinedResponse<ChatAnswer> {
                 AnswerEvent::Usage(report) => {
                     self.edit_usage(report, edits);
                     let usage = report.usage.map(|usage| match usage.prompt_tokens {
-                        // It reports nothing yet.
+                        // The provider does not know the count yet.
                         0 => usage,
                         _ => self.add_completions(usage),
                     });
@@ -167,9 +168,9 @@ fn is_empty_member(member: &Field) -> bool {
     member.kind == JsonKind::Null || (member.value.len() == 2 && member.kind != JsonKind::Number)
 }
 
-/// What goes out of a message with its proxy-executed calls.
+/// What is removed from a message with its proxy-executed calls.
 struct RemovedCalls {
-    /// For each member of the message, whether it goes as a whole.
+    /// For each member of the message, whether the whole member is removed.
     members: SmallVec<[bool; 8]>,
     /// A proxy-executed call was in the message.
     calls: bool,

@@ -5,8 +5,9 @@ use serde_json::Value;
 
 use crate::format::answer::event_hold::may_be_done;
 
-/// Whether this may be the beginning of an event that must be complete: the end marker, or with
-/// `usage` a chunk with usage and without choices. If it may be, so may every shorter beginning.
+/// Whether this may be the beginning of an event that must be complete before it is passed on: the end marker or, with
+/// `usage`, a chunk with usage and without choices. If a beginning may be one, then every shorter beginning may be one
+/// too.
 pub fn may_need_whole_event(beginning: &[u8], usage: bool) -> bool {
     may_be_done(beginning) || (usage && !has_choices(beginning))
 }
@@ -23,7 +24,7 @@ fn has_choices(beginning: &[u8]) -> bool {
     })
 }
 
-/// Whether this is a chunk that says nothing but whose turn it is, or nothing at all, as the first ones of a stream do.
+/// Whether this is a chunk that has nothing but the role, or nothing at all, as the first chunks of a stream do.
 pub fn is_role_chunk(data: &[u8]) -> bool {
     let Ok(chunk) = serde_json::from_slice::<Value>(data) else {
         return false;

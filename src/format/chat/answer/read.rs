@@ -110,7 +110,7 @@ impl<'a> ChatAnswerReader<'a> {
                     });
                     self.answer.events.extend(finish.map(AnswerEvent::Finish));
                 }
-                // Kimi reports here.
+                // Kimi reports its usage here.
                 b"usage" => self.read_usage(scan)?,
                 _ => skip_value(scan)?,
             }

@@ -24,9 +24,9 @@ pub struct BlockParts {
     changes: Vec<(Vec<u8>, MemberChange)>,
 }
 
-/// What deltas made of a member. Strings are raw, without quotes.
+/// What the deltas change in a member. Strings are raw, without quotes.
 enum MemberChange {
-    /// Text behind the string of the beginning.
+    /// Text that is appended to the string of the block's beginning.
     Append(Vec<u8>),
     /// The text of a JSON value.
     Json(Vec<u8>),
@@ -93,7 +93,7 @@ impl BlockParts {
                     self.add(b"citations", MemberChange::Extend, &[b",", element]);
                 }
             }
-            // A signature, or a type that is not known: its members are the block's.
+            // A signature, or a delta of an unknown type: its members become members of the block.
             _ => {
                 let members = delta.members.iter();
                 let members = members.map(|it| (&json[it.key.span.range()], it.value));
@@ -105,7 +105,7 @@ impl BlockParts {
         }
     }
 
-    /// Adds bytes to the change of a member. `new` makes one that is empty.
+    /// Adds bytes to the change of a member. `new` makes the change of a member that has none yet.
     fn add(&mut self, key: &[u8], new: fn(Vec<u8>) -> MemberChange, pieces: &[&[u8]]) {
         let known = self.changes.iter().position(|(known, _)| known == key);
         let at = known.unwrap_or(self.changes.len());
@@ -169,7 +169,7 @@ impl MemberChange {
         }
     }
 
-    /// The value, with that of the beginning; `None` if it stays.
+    /// Returns the new value of the member. `begun`: its value in the block's beginning. `None`: that value stays.
     fn build_value(&self, begun: &[u8]) -> Option<Vec<u8>> {
         let begun = begun.trim_ascii();
         let inner = |open: u8| match begun {

@@ -142,8 +142,8 @@ fn new_block<'a>(block: &ObjectSpans, json: &'a [u8]) -> NewBlock<'a> {
 }
 
 impl MessagesResponse {
-    /// The counts of the prompt that only the beginning of this answer had, as members: the client
-    /// has those of the first answer.
+    /// Returns the counts of the prompt that only the beginning of this answer had, as members. They are added to a later
+    /// report, since the client got the beginning of the first answer only.
     fn missing_prompt_counts(&self, answer: &MessagesAnswer) -> Vec<String> {
         let (known, reported) = (answer.counts.prompt, answer.reported.prompt);
         let is_known = known.total().is_some_and(|total| total > 0);

@@ -51,13 +51,13 @@ pub fn is_ping(message: &SseMessage) -> bool {
     answer.is_ok_and(|answer| answer.kind == EventKind::Ping)
 }
 
-/// Whether an event begins a message, and has nothing of it.
+/// Whether an event begins a message, without any of its content.
 pub fn is_start(message: &SseMessage) -> bool {
     let answer = read_named(&message.data, &message.name);
     answer.is_ok_and(|answer| answer.kind == EventKind::MessageStart)
 }
 
-/// `name`: that of the event, which is its type too.
+/// `name`: the name of the event, which is used as its type if the data has none.
 fn read_named(json: &[u8], name: &[u8]) -> Result<MessagesAnswer, MalformedJson> {
     let mut reader = MessagesAnswerReader {
         json,
@@ -123,7 +123,8 @@ impl<'a> MessagesAnswerReader<'a> {
         walked.map(drop)
     }
 
-    /// Stands in the first event of a stream, and again in the last `message_delta` where another model took over.
+    /// Reads the changes of the input. They are in the first event of a stream, and again in the last `message_delta` if
+    /// another model took over.
     fn read_input_changes(&mut self, scan: &mut JsonScanner<'a>) -> ReadResult {
         let changes = read_input_changes(self.json, scan)?;
         let events = &mut self.answer.events;
@@ -131,7 +132,7 @@ impl<'a> MessagesAnswerReader<'a> {
         Ok(())
     }
 
-    /// Adds the events of what was read, by the type of the whole.
+    /// Adds the events of what was read. `kind`: the type of the event, or of the whole answer.
     fn add_events(&mut self, kind: &[u8]) {
         let has_content = self.answer.has_message();
         self.answer.kind = match kind {

@@ -1,10 +1,10 @@
 //! The reader of `usage` objects.
 //!
-//! The prompt is what follows the last cached block, and what was written to the cache and read
-//! from it. Of several iterations, the last one of the model that answers says how full the window is (`message`; after
-//! the server's own fallback `fallback_message`, while the refused hop is a `message`): those of a compaction or an
-//! advisor do not, and the counts beside them are sums. A stream reports at its beginning and at its
-//! end; the later report counts, member by member.
+//! The prompt is the sum of what follows the last cached block, what was written to the cache, and what was read from it.
+//! If there are several iterations, then the last one of the model that answers says how full the window is: a `message`,
+//! or after the server's own fallback a `fallback_message`, while the refused hop is a `message`. The iterations of a
+//! compaction or an advisor do not say that, and the counts next to the iterations are sums. A stream reports at its
+//! beginning and at its end; the later report counts, member by member.
 
 use smallvec::SmallVec;
 
@@ -35,7 +35,7 @@ pub(super) struct PromptCounts {
 }
 
 impl PromptCounts {
-    /// The count that this member of a report is, and what it is where it can be edited.
+    /// Returns the count for this member of a report, and the kind of the count if it can be edited.
     const fn find_count(
         &mut self,
         key: &[u8],
@@ -133,7 +133,8 @@ impl MessagesAnswerReader<'_> {
         Ok(())
     }
 
-    /// Reads what the server's edits took out of the prompt, which its counts leave out (`context_management` of an answer).
+    /// Reads how many tokens the server's edits took out of the prompt (`context_management` of an answer). The server's
+    /// counts do not include them.
     pub(super) fn read_cleared(&mut self, scan: &mut JsonScanner<'_>) -> ReadResult {
         let mut cleared = 0_u32;
         walk_if_object(scan, |scan, key| {
@@ -157,7 +158,7 @@ impl MessagesAnswerReader<'_> {
         Ok(())
     }
 
-    /// Reads an element of `iterations`; its prompt, if it is one of the model itself.
+    /// Reads an element of `iterations`. Returns its prompt, if it is an iteration of the model itself.
     fn read_iteration(
         &self,
         scan: &mut JsonScanner<'_>,

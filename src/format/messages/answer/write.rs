@@ -34,8 +34,8 @@ pub fn error_kind(status: StatusCode) -> &'static str {
     }
 }
 
-/// Of Anthropic's error, whose details say what no thread takes: here a setting of the server, so that clients leave out
-/// `thread`, and no other member.
+/// The code of Anthropic's error for a request that a thread cannot take. The details of the error list the reasons. The
+/// proxy names a setting of the server there, so that clients leave out `thread` and no other member.
 const THREAD_CODE: &str = "thread_unsupported_request";
 
 /// An error as the body of an answer.
@@ -63,7 +63,7 @@ pub fn error_event(error: &ErrorBody) -> Bytes {
     event.concat().into()
 }
 
-/// The end of an answer without content. Without it, the client would report an error or wait for
+/// Writes an answer without content that ends properly. Without an end, the client would report an error or wait for
 /// ever.
 pub fn empty_answer(streamed: bool, model: &str, usage: Option<Usage>) -> Bytes {
     let mut counts = json!({"input_tokens": 0, "output_tokens": 0});

@@ -1,8 +1,7 @@
 //! Keeps the items of an answer as they came, for a request that continues it.
 //!
-//! An item is whole in the event that ends it. Reasoning that is neither encrypted nor kept by the
-//! server cannot be sent back; without it, the ids of the other items must go too, since an id says
-//! that there was reasoning.
+//! The event that ends an item has the whole item. Reasoning that is neither encrypted nor kept by the server cannot be
+//! sent back. Without it, the ids of the other items are removed too, since an id says that there was reasoning.
 
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -15,7 +14,7 @@ use crate::{
 
 #[derive(Default)]
 pub struct KeptOutput {
-    /// Empty where an item is not whole.
+    /// An item of which the end has not come is empty.
     items: KeptBlocks<KeptItem>,
     /// The server does not keep the answer.
     is_unstored: bool,
@@ -46,7 +45,7 @@ impl BlockAssembler<ResponsesAnswer> for KeptOutput {
     }
 
     fn take_block(&mut self, slot: usize, block: &[u8]) {
-        // The item is a list's only one, so that its spans are those of its own text.
+        // The item is read as the only element of an `output`. Its spans lie in `wrapped`.
         let wrapped = [br#"{"output":["#, block, b"]}"].concat();
         let answer = read_answer(&wrapped).ok();
         let output = answer.and_then(|answer| answer.response.output);
@@ -84,7 +83,7 @@ impl BlockAssembler<ResponsesAnswer> for KeptOutput {
 }
 
 impl KeptItem {
-    /// The item, maybe without its id; `None` if it is not whole, or not JSON.
+    /// Returns the item, without its id if `without_id`; `None` if it is not whole, or not JSON.
     fn to_json(&self, without_id: bool) -> Option<String> {
         let json = match self.id_member.filter(|_| without_id) {
             Some(member) => remove_member(&self.json, member),
@@ -114,7 +113,7 @@ impl KeptOutput {
     }
 }
 
-/// An object without one of its members, and without the comma that it leaves.
+/// Returns an object without one of its members, and without the comma that the member leaves.
 fn remove_member(json: &[u8], member: Span) -> Vec<u8> {
     let (before, after) = (&json[..member.start as usize], &json[member.end as usize..]);
     let rest = after.trim_ascii_start();

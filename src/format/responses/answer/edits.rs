@@ -1,8 +1,8 @@
 //! The edits that join several answers into one, and that remove from an event what is not for the
 //! client.
 //!
-//! The numbers of events follow each other without a gap, and an event that repeats others has
-//! what these have.
+//! The numbers of events follow each other without a gap. An event that repeats earlier events has the content that the
+//! client got of them.
 
 use super::{EventKind, OutputItem, ResponsesAnswer, assemble::KeptOutput, read_answer};
 use crate::{
@@ -18,8 +18,8 @@ use crate::{
     json::scan::{JsonString, Span},
 };
 
-/// Bytes kept of the items of earlier answers, for the event that repeats them all. Beyond it, it
-/// has those of the last answer only.
+/// Bytes kept of the items of earlier answers, for the event that repeats them all. Above this limit, that event has the
+/// items of the last answer only.
 const MAX_EARLIER: usize = 4 << 20;
 
 type JoinedResponses = JoinedResponse<ResponsesAnswer>;

@@ -52,7 +52,7 @@ pub fn is_keepalive(message: &SseMessage) -> bool {
     answer.is_ok_and(|answer| matches!(answer.kind, EventKind::Begin | EventKind::Keepalive))
 }
 
-/// What a part of a content or of a summary is.
+/// The kind of a part of a content or of a summary.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PartKind {
     Text,
@@ -60,7 +60,7 @@ enum PartKind {
     Other,
 }
 
-/// `name`: that of the event, which is its type too.
+/// `name`: the name of the event, which is used as its type if the data has none.
 fn read_named(json: &[u8], name: &[u8]) -> Result<ResponsesAnswer, MalformedJson> {
     let mut reader = ResponsesReader {
         json,
@@ -114,7 +114,7 @@ impl<'a> ResponsesReader<'a> {
         Ok(())
     }
 
-    /// Reads a member of the answer, which is the whole body, or stands in an event.
+    /// Reads a member of the answer, which is the whole body, or a part of an event.
     fn read_response_member(&mut self, scan: &mut JsonScanner<'a>, key: JsonString) -> ReadResult {
         match key.raw_bytes(self.json) {
             b"id" => self.answer.response.id = take_nonempty_text(scan)?,
@@ -209,7 +209,7 @@ impl<'a> ResponsesReader<'a> {
         Ok(item)
     }
 
-    /// Reads a part of a content; with its text, if the model wrote one for the user or for itself.
+    /// Reads a part of a content. Returns its text too, if the model wrote one for the user or for itself.
     fn read_part(
         &self,
         scan: &mut JsonScanner<'a>,
@@ -231,7 +231,7 @@ impl<'a> ResponsesReader<'a> {
         Ok((kind, text.filter(|_| kind != PartKind::Other)))
     }
 
-    /// Adds the events of what was read, by the type of the whole.
+    /// Adds the events of what was read. `kind`: the type of the event; empty for a whole answer.
     fn add_events(&mut self, kind: &[u8]) {
         let is_end = ENDS.iter().any(|end| end.as_bytes() == kind);
         self.answer.kind = match kind {
@@ -334,8 +334,8 @@ impl<'a> ResponsesReader<'a> {
         }
     }
 
-    /// The end of an answer says by its status how it ended, and not whether there were calls. The type of the last
-    /// event says the same.
+    /// Adds the finish reason. The status of an answer says how the answer ended, but not whether there were calls.
+    /// Without a status, the type of the last event says the same.
     fn add_finish(&mut self) {
         let Some(status) = self.status.or(self.kind) else {
             return;

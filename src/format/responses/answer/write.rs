@@ -16,11 +16,11 @@ use crate::{
 
 /// A compaction that the proxy made.
 pub struct CompactionReply<'a> {
-    /// What stands for the conversation.
+    /// The text that replaces the conversation.
     pub text: &'a str,
     /// As the client named it.
     pub model: &'a str,
-    /// Of the calls that made the text.
+    /// The usage of the model's answers that made the text.
     pub usage: Usage,
     /// Seconds since 1970.
     pub created_s: u64,
@@ -73,14 +73,14 @@ impl CompactionReply<'_> {
         json!({"type": "compaction", "id": self.make_id("cmp"), "encrypted_content": content})
     }
 
-    /// The same for the same text.
+    /// Makes an id from the text: equal texts have equal ids.
     fn make_id(&self, prefix: &str) -> String {
         format!("{prefix}_{:032x}", xxh3_128(self.text.as_bytes()))
     }
 }
 
-/// An error as the last event of a stream, behind what the client has of it. Clients read it there, and not from an event
-/// of the type `error`: Codex takes only this one for a full window.
+/// Writes an error as the last event of a stream, numbered to follow what the client has received. Clients read the error
+/// in this event, and not in an event of the type `error`: Codex recognises a full window in this event only.
 pub fn error_event(error: &ErrorBody, sent: &SentEvents) -> Bytes {
     let code = error.code.as_deref().unwrap_or("server_error");
     let model = sent
@@ -98,7 +98,7 @@ pub fn error_event(error: &ErrorBody, sent: &SentEvents) -> Bytes {
     write_events(sent.next_number.unwrap_or(0), [event])
 }
 
-/// The end of an answer without output. Without it, the client would report an error or wait for ever.
+/// Writes an answer without output that ends properly. Without an end, the client would report an error or wait for ever.
 pub fn empty_answer(streamed: bool, model: &str, usage: Option<Usage>) -> Bytes {
     let completed = make_response("completed", model, usage);
     if !streamed {

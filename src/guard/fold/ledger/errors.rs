@@ -20,7 +20,7 @@ const MAX_CHECKED: usize = 40;
 const BEFORE_BYTES: usize = 1_000;
 const AFTER_BYTES: usize = 1_200;
 
-/// The words as a body spells them.
+/// The words that mark an error line, as a JSON body may spell them.
 static SPELLINGS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
     let latin =
         "error Error ERROR failed Failed FAILED exception Exception EXCEPTION panic Panic PANIC";

@@ -2,7 +2,7 @@
 
 use crate::guard::{request::estimate::Weights, text::fence};
 
-/// The most that sums of fractions may be off by.
+/// The largest rounding error of sums of fractions.
 const SLACK: f64 = 0.01;
 /// Characters of Latin text per token, as most texts have them.
 const USUAL_CHARS: f64 = 4.0;
@@ -45,7 +45,7 @@ impl LedgerBudget {
         }
     }
 
-    /// The cost of a text. Costs add up where a line ends.
+    /// The cost of a text. Texts that end with a line end cost together what they cost one by one.
     pub(super) fn text_cost(&self, text: &str) -> f64 {
         match &self.weights {
             Some(weights) => weights.plain_weight(text),

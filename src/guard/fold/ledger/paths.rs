@@ -1,6 +1,6 @@
 //! Finds the names of files in the arguments of calls: read in raw bytes, newest first, once each.
 //!
-//! Arguments are JSON, in most formats inside a JSON string. Between two quotes of the inner JSON stands a key or a
+//! Arguments are JSON, in most formats inside a JSON string. The bytes between two quotes of the inner JSON are a key or a
 //! text. Only short texts can name a file, and only they are decoded.
 
 use std::{borrow::Cow, collections::HashSet};
@@ -43,7 +43,7 @@ pub(super) fn newest_paths(
             paths.read += line.len();
             paths.collect_paths(&line);
         }
-        // The last name of one call comes first, too.
+        // The names of one call are in reverse order, too: the last one comes first.
         paths.names[first..].reverse();
     }
     paths.names.truncate(max_paths);
@@ -54,7 +54,7 @@ pub(super) fn newest_paths(
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Spelling {
     Plain,
-    /// Inside a JSON string: a backslash stands before each of its quotes.
+    /// Inside a JSON string: a backslash precedes each of its quotes.
     InString,
 }
 
@@ -99,7 +99,7 @@ impl PathCollector {
         has_texts
     }
 
-    /// Collects from one text, which is escaped once more inside a string.
+    /// Collects from one text. If the arguments are inside a JSON string, the text is escaped twice.
     fn collect_from_string(&mut self, raw: &[u8], spelling: Spelling) {
         let escaped = memchr::memchr(b'\\', raw).is_some();
         let max_bytes = match escaped {

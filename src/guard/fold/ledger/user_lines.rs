@@ -61,8 +61,9 @@ pub(super) fn excerpt_message(conversation: &Conversation, at: usize, max_chars:
     excerpt_line(words, max_chars)
 }
 
-/// As many messages as there is room for. Where that is not all: the first, a line at the cost of `ellipsis`, and the newest.
-/// Tells whether messages between the first and the second get no line.
+/// Chooses as many messages as there is room for. If that is not all, it chooses the first and the newest, with a line at
+/// the cost of `ellipsis` between them. Returns also whether messages between the first and the second chosen one get no
+/// line.
 fn choose_messages(
     messages: &[usize],
     room: f64,

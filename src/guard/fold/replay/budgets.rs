@@ -1,4 +1,4 @@
-//! What each request of a replay may have, and how far a cut goes.
+//! The budget of each request of a replay, and how deep a cut is.
 
 use crate::{
     conversation::units::UnitKind,
@@ -10,37 +10,38 @@ use crate::{
     },
 };
 
-/// The part of a budget that an estimate without any usage may pass by its error: that of 95 % of the recorded requests
-/// of 2 kB and more lies within it (`tests/it/estimate.rs`).
+/// The share of a budget by which an estimate without any usage may exceed it. For 95 % of the recorded requests of 2 kB and
+/// more, the error of the estimate is within this share (`tests/it/estimate.rs`).
 const UNCOUNTED_ERROR: f64 = 0.07;
 
-/// What the request may have that ended at each unit; raw tokens.
+/// The budgets of the requests that ended at each unit; raw tokens.
 pub(super) struct ReplayBudgets {
     high: Vec<u32>,
-    /// What no cut can take: system messages, the task, and what stands beside the messages. Annotated texts that may go
-    /// are none of it, so that a cut goes as deep whether they went or not.
+    /// The tokens that no cut can free: system messages, the task, and what is sent in addition to the messages. Annotated
+    /// texts that may be left out do not count, so that a cut is as deep with them as without them.
     fixed: Vec<u32>,
-    /// How full a cut leaves the room beside what is fixed.
+    /// The share of the room that a cut leaves filled. The room is the budget without the fixed tokens.
     pub(super) low_water: f64,
     /// Where clearing begins before the budget is reached; `None` where that is not set.
     pub(super) early: Option<EarlyClearing>,
-    /// The part of a budget that may be passed before the first cut: 0 if anything was counted. Behind the first cut it is 0,
-    /// too, since a refused request costs more than a cut that comes early.
+    /// The share by which a request may exceed its budget before the first cut. It is 0 if a provider has counted or refused
+    /// the conversation, or if the policy does not send when unsure. After the first cut it is 0, too, since a refused
+    /// request costs more than a cut that comes early.
     tolerance: f64,
 }
 
 /// Clearing of old results before the budget is reached, as the settings ask for it.
 pub(super) struct EarlyClearing {
-    /// The part of what a request may have past which it begins.
+    /// The share of the budget above which early clearing begins.
     share: f64,
-    /// What a request may have at most for this; raw tokens.
+    /// The budget that counts for early clearing, the same for all requests of a session; raw tokens.
     steady: u32,
-    /// Raw tokens that it frees at least.
+    /// The fewest raw tokens that early clearing frees at once; with fewer it does nothing.
     pub(super) least_freed: u32,
 }
 
 impl ReplayBudgets {
-    /// `raw` makes raw tokens of a budget's; `is_counted`: a provider counted the conversation, or refused it.
+    /// `raw` converts tokens of a budget into raw tokens; `is_counted`: a provider counted the conversation, or refused it.
     pub(super) fn new(
         view: RequestView<'_>,
         measured: &MeasuredRequest<'_>,
@@ -69,44 +70,44 @@ impl ReplayBudgets {
         self.high[at]
     }
 
-    /// The least that any request may have.
+    /// The lowest budget of all requests.
     pub(super) fn lowest(&self) -> u32 {
         self.high.iter().min().copied().unwrap_or(0)
     }
 
-    /// What no cut can take of the whole request.
+    /// Raw tokens of the whole request that no cut can free.
     pub(super) fn fixed_tokens(&self) -> u32 {
         self.fixed.last().copied().unwrap_or(0)
     }
 
-    /// The room beside what is fixed.
+    /// The room: the budget without the fixed tokens.
     pub(super) fn room(&self, at: usize) -> u32 {
         self.high[at].saturating_sub(self.fixed[at])
     }
 
-    /// What a cut leaves that fills so much of the room.
+    /// The raw tokens that a cut leaves if it fills the share `low_water` of the room.
     pub(super) fn goal(&self, at: usize, low_water: f64) -> u32 {
         let filled = (f64::from(self.room(at)) * low_water) as u32;
         self.fixed[at].min(self.high[at]) + filled
     }
 
-    /// Midway between the budget and what a cut leaves of it in general.
+    /// The middle between the budget and what a cut with `low_water` leaves of it.
     pub(super) fn middle(&self, at: usize) -> u32 {
         let free = f64::from(self.room(at)) * (1.0 - self.low_water) / 2.0;
         (f64::from(self.high[at]) - free) as u32
     }
 
-    /// The most raw tokens that go out with a budget of so many.
+    /// The most raw tokens that are sent with a budget of `high`.
     pub(super) fn add_tolerance(&self, high: u32) -> u32 {
         high.saturating_add((f64::from(high) * self.tolerance) as u32)
     }
 
-    /// Something is cut: no budget is passed any more.
+    /// Ends the tolerance, since something is cut: from now on no request may exceed its budget.
     pub(super) fn end_tolerance(&mut self) {
         self.tolerance = 0.0;
     }
 
-    /// Clearing takes raw tokens off what is fixed, of which `freed` yields those of each unit.
+    /// Takes the raw tokens that clearing can free off the fixed ones: `freed` yields those of each unit.
     pub(super) fn take_off_fixed(&mut self, freed: impl Iterator<Item = u32>) {
         let mut sum = 0u32;
         for (fixed, freed) in self.fixed.iter_mut().zip(freed) {
@@ -131,7 +132,7 @@ impl EarlyClearing {
         })
     }
 
-    /// Raw tokens past which it begins in a request that may have `high`.
+    /// The raw tokens above which early clearing begins in a request with a budget of `high`.
     pub(super) fn find_mark(&self, high: u32) -> u32 {
         (f64::from(self.steady.min(high)) * self.share) as u32
     }

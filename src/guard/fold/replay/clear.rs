@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl Replay<'_> {
-    /// Finds what results and media become if they are cleared, if anything may be.
+    /// Finds what results and media become if they are cleared. Does nothing if nothing may be cleared.
     pub(super) fn prepare_clearing(&mut self) {
         let may_clear = self.knowledge.kept_memory().cut.is_some() || self.may_be_due();
         if !may_clear || !self.view.policy.settings.clear.enabled {
@@ -20,7 +20,8 @@ impl Replay<'_> {
         self.clearing = Clearing::new(self.view, &self.cuts.settled_tokens);
         self.weights
             .weigh_cleared(units, &self.clearing, &self.cuts.messages);
-        // What is attached to the task may get shorter, so that a cut goes as deep whether it is or not.
+        // Clearing may shorten the attachments of the task, so what it frees is not fixed: a cut is as deep with short
+        // attachments as with whole ones.
         let is_task = |unit: &Unit| unit.is_user() && unit.stays;
         let units = units.iter().enumerate();
         let freed = units.map(|(at, unit)| match is_task(unit) {
@@ -49,14 +50,14 @@ impl Replay<'_> {
         let is_enough = freed >= early.least_freed;
         if is_enough {
             self.drop_reasoning(at + 1, now);
-            // The words that the cut before took out of sight are told of it alone.
+            // The ledger has words of the previous cut only, so they are chosen before clearing removes more.
             self.settle_ledger(now);
             open.into_iter().for_each(|unit| self.clear_unit(unit, now));
         }
         is_enough
     }
 
-    /// Whether a unit before `limit` becomes smaller as it is cleared, and is none of the `recent`.
+    /// Whether clearing makes a unit before `limit` smaller that is not cleared yet and is not among the `recent` ones.
     pub(super) fn may_clear(
         &self,
         at: usize,
@@ -69,8 +70,8 @@ impl Replay<'_> {
         is_old && !state.cleared[at] && self.gets_smaller(at, limit)
     }
 
-    /// Whether clearing makes a unit before `limit` smaller. It must not where a program that is still at work before `limit`
-    /// reads the results again.
+    /// Whether clearing makes a unit before `limit` smaller. Results that a program reads again are not cleared while the
+    /// program is still at work at `limit`.
     pub(super) fn gets_smaller(&self, at: usize, limit: usize) -> bool {
         if self.weights.clearable(at) == 0 {
             return false;
@@ -107,7 +108,7 @@ impl Replay<'_> {
         }
     }
 
-    /// Clears a unit; its words go out of sight.
+    /// Clears a unit: the words of what is cleared are no longer visible to the model.
     pub(super) fn clear_unit(&mut self, unit: usize, now: &mut Moment) {
         self.budgets.end_tolerance();
         let before = self.weights.of_unit(unit, &now.state);

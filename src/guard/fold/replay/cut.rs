@@ -38,7 +38,7 @@ impl<'a> Replay<'a> {
             return false;
         }
         self.drop_reasoning(at + 1, now);
-        // The words of the cut before stay if this one takes nothing.
+        // If this cut can free nothing, the ledger keeps the words of the cut before.
         if must_fit && (now.stuck == Some(counts) || !self.can_free(at, newest, goal, now)) {
             now.stuck = Some(counts).filter(|_| !self.meets(most, now));
             return false;
@@ -67,12 +67,12 @@ impl<'a> Replay<'a> {
         true
     }
 
-    /// Whether the oldest goes, whatever it is worth.
+    /// Whether the oldest units are left out first, whatever they are worth.
     fn slides(&self) -> bool {
         self.view.policy.settings.order == CutOrder::Oldest
     }
 
-    /// Whether a cut that ends with no more than `goal` raw tokens clears anything or leaves it out.
+    /// Whether a cut down to `goal` raw tokens can clear anything or leave anything out.
     pub(super) fn can_free(&self, at: usize, newest: usize, goal: u32, now: &Moment) -> bool {
         let open = || now.kept.list_open(newest).iter().copied();
         let recent = self.clearing.recent_units_of_cuts(at);
@@ -101,10 +101,11 @@ impl<'a> Replay<'a> {
         tail
     }
 
-    /// The last resort: all oldest units before `newest`, until the request has no more than `most` raw tokens.
+    /// The last part of a deep cut: leaves out units before `newest`, oldest first, until the request has at most `most` raw
+    /// tokens.
     fn fold_oldest(&mut self, newest: usize, most: u32, now: &mut Moment) {
         let units = now.kept.list_open(newest).to_vec();
-        // The first answer of the running turn may go once those behind it have gone.
+        // Each unit is tried twice: the first answer of the running turn may be left out once the answers behind it are.
         for &unit in units.iter().chain(&units) {
             if self.meets(most, now) {
                 break;
@@ -116,7 +117,7 @@ impl<'a> Replay<'a> {
         self.drop_settled(newest, now);
     }
 
-    /// A unit and those that cannot stay without it, in order; `None` if they may not go as the oldest ones.
+    /// A unit and those that cannot stay without it, in order; `None` if they may not be left out by their age.
     fn find_foldable_parts(&self, unit: usize, newest: usize, now: &Moment) -> Option<Vec<usize>> {
         let is_folded = now.state.folded[unit];
         if is_folded || self.asks_for_newest(unit, now) || !self.may_fold(unit, newest, now) {
@@ -127,14 +128,14 @@ impl<'a> Replay<'a> {
         alone.sort_unstable();
         let may_go = |parts: &Vec<usize>| self.rules.may_go(parts, now);
         Some(alone).filter(may_go).or_else(|| {
-            // Where roles alternate, the last answer of a turn goes with what it answers.
+            // If roles alternate, then the last answer of a turn is left out with the user messages that it answers.
             Some(self.list_parts(unit, now)).filter(may_go)
         })
     }
 
-    /// Makes the step at `at` smaller, from unit `newest` on as far as it must. None of the steps before whose reasoning led to
-    /// it can go without it, so their results get smaller first, oldest first, and as deeply as a cut goes: what was sent
-    /// before changes seldom.
+    /// Shortens the step at `at` as far as the request needs it. The steps whose reasoning led to this step cannot be left
+    /// out without it, so results of those before `newest` are shortened first: oldest first, and down to the goal of a deep
+    /// cut, so that what was sent before changes seldom.
     pub(super) fn shorten_newest_step(&mut self, at: usize, newest: usize, now: &mut Moment) {
         let units = self.view.units;
         let goal = match self.slides() {
@@ -156,7 +157,8 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Raw tokens that the results and calls of the newest step could lose, of `excess`, with the results that led to it.
+    /// Raw tokens that shortening can free in the newest step and in the results that led to it, each of them shortened by
+    /// up to `excess`.
     pub(super) fn measure_step(&self, at: usize, newest: usize, excess: u32) -> u32 {
         let row = self.find_row(at);
         let before = units::find_first_leader(self.view.units, at)..newest.min(*row.start());
@@ -164,7 +166,7 @@ impl<'a> Replay<'a> {
         before.fold(self.measure_tightening(row, excess), u32::saturating_add)
     }
 
-    /// The same of these units, as [`Self::tighten`] would take them.
+    /// Raw tokens, up to `excess`, that [`Self::tighten`] would take off these units.
     pub(super) fn measure_tightening(&self, row: RangeInclusive<usize>, excess: u32) -> u32 {
         let units = &self.view.units[row];
         let messages = units[0].messages.start..units[units.len() - 1].messages.end;
@@ -220,7 +222,7 @@ impl<'a> Replay<'a> {
         now.kept.drop_settled(&settled, &now.state);
     }
 
-    /// The words that stand nowhere else any more, most worth first, within their part of the budget.
+    /// Chooses the words that no sent message contains any more, most worth first, within their part of the budget.
     pub(super) fn choose_ledger_words(&self, now: &Moment) -> Vec<Span> {
         let words = now.visible.counts.iter().zip(0..);
         let gone = words.filter(|(count, _)| **count == 0);

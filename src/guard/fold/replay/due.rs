@@ -1,9 +1,10 @@
-//! Whether a request is cut, and why: decided here alone.
+//! Whether a request is cut deeply, and why: decided only here. Whether old results are cleared early is decided by
+//! `Replay::clear_early`.
 
 use super::{Moment, Replay, Request};
 use crate::guard::order::Due;
 
-/// The user's newest message that was left out, and what it comes back between.
+/// The user's newest message that was left out, and the units between which it comes back.
 pub(super) struct ReturningQuestion {
     pub(super) unit: usize,
     pub(super) before: Option<usize>,
@@ -34,7 +35,8 @@ impl Replay<'_> {
         (due, None)
     }
 
-    /// Whether any request of the conversation may be cut: one is, or was, large enough, or one may be cut that fits.
+    /// Whether any request of the conversation may be cut: because one is or was large enough, or because a request may be
+    /// cut although it fits.
     pub(super) fn may_be_due(&self) -> bool {
         self.knowledge.is_cold
             || self.budgets.early.is_some()
@@ -51,7 +53,7 @@ impl Replay<'_> {
     }
 
     /// Whether a turn begins with the request at unit `at`, and a cut would cost reasoning. A new turn needs little of the
-    /// reasoning so far; in the midst of a tool loop, the cut would cost the model the reasoning of the running round.
+    /// reasoning so far; in the middle of a turn, a cut would cost the model the reasoning of that turn.
     fn begins_bound_turn(&self, at: usize) -> bool {
         let unit = &self.view.units[at];
         unit.is_user() && !unit.stays && self.binds_reasoning(at)

@@ -1,4 +1,4 @@
-//! The units that are still there at one moment of a replay: what may go, what stands beside what, and which turns
+//! The units that are still there at one moment of a replay: which may be left out, which are neighbours, and which turns
 //! still have an answer.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ pub(super) struct KeptUnits {
     unpinned: Vec<usize>,
     /// Those of them that a cut may change now, oldest first.
     open: Vec<usize>,
-    /// Units that wait for a later one, by that one: no cut can change them before it may go.
+    /// Units that wait for a later unit, by that unit: no cut can change them before the later one may be left out.
     waiting: BTreeMap<usize, Vec<usize>>,
     /// Of each unit, whether it is never left out.
     lasting: Vec<bool>,
@@ -35,7 +35,8 @@ struct Neighbours {
     after: Option<usize>,
 }
 
-/// A limit, the open and the unpinned units before it, and turns: the same while nothing is changed before the limit.
+/// A limit, the numbers of open and unpinned units before it, and the number of turns. They are the same while nothing
+/// changes before the limit.
 pub(super) type KeptCounts = [usize; 4];
 
 /// A turn begins with the user's messages.
@@ -141,7 +142,8 @@ impl KeptUnits {
         list_before(&self.open, limit)
     }
 
-    /// Forgets those of the oldest open units that are settled, which no further cut can change, and all that are gone.
+    /// Forgets the open units that no further cut can change, and all units that are left out. `settled` is for the oldest
+    /// open units.
     pub(super) fn drop_settled(&mut self, settled: &[bool], state: &CutState) {
         let mut looked_at = self.open[..settled.len()].iter();
         if looked_at.any(|&unit| state.folded[unit]) {
@@ -153,7 +155,8 @@ impl KeptUnits {
         }
     }
 
-    /// The units before and after each row of `gone` units, which are in order, of those that take part in the turns.
+    /// For each row of neighbours in `gone`, which is in order, the unit before and the unit after it, if there are both.
+    /// Only units that take part in the turns count.
     pub(super) fn list_neighbours(&self, gone: &[usize]) -> Vec<(usize, usize)> {
         let rows = gone.chunk_by(|&one, &next| self.neighbours[one].after == Some(next));
         let pair = |row: &[usize]| {
@@ -163,7 +166,8 @@ impl KeptUnits {
         rows.filter_map(pair).collect()
     }
 
-    /// The unit that would begin the newest turn's answers if the `gone` ones went, of which `unit` begins them now.
+    /// The unit that would begin the newest turn's answers without the units `gone`, if `unit`, one of these, begins them
+    /// now.
     pub(super) fn find_next_of_turn(
         &self,
         unit: usize,
@@ -228,7 +232,7 @@ impl KeptUnits {
         self.turn_of[unit] + 1 == self.turns.len()
     }
 
-    /// Whether nothing that answers a user message is left, and it is not of the newest turn.
+    /// Whether no answer to a user message is left, and the message is not in the newest turn.
     pub(super) fn is_unanswered(&self, user: usize) -> bool {
         self.turns[self.turn_of[user]].answers == 0 && !self.is_of_newest_turn(user)
     }
@@ -243,7 +247,7 @@ impl KeptUnits {
     }
 }
 
-/// The units before `limit`, of those in order.
+/// Those of `units`, which are in order, that are before `limit`.
 fn list_before(units: &[usize], limit: usize) -> &[usize] {
     &units[..units.partition_point(|&unit| unit < limit)]
 }

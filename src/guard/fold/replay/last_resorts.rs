@@ -1,4 +1,4 @@
-//! Which of the last resorts goes first: the one that would do alone.
+//! Which of the last resorts is made first: one that is enough alone.
 
 use super::{Moment, Replay, Request};
 use crate::guard::order::{ORDER, RequestCut};
@@ -16,8 +16,8 @@ impl Replay<'_> {
         }
     }
 
-    /// Whether one last resort makes a request fit that is over its budget. The newest question is taken first only where
-    /// all others together would not do.
+    /// Whether one last resort alone makes a request fit that is over its budget. The newest question is left out first only
+    /// if all other last resorts together are not enough.
     fn would_do_alone(&self, cut: RequestCut, request: Request, now: &Moment) -> bool {
         if cut.changes_newest() && self.knowledge.keeps_least {
             return false;
@@ -31,7 +31,7 @@ impl Replay<'_> {
             RequestCut::DropLedger => frees(cut) >= beyond,
             RequestCut::FoldNewestQuestion => {
                 let ledger = self.note.weigh(self.note.most_of_ledger(&now.state));
-                // The question makes a ledger.
+                // If the question is left out, the request has a preface with a ledger, which takes room.
                 let more = self.note.longest().saturating_sub(ledger);
                 let others = ORDER.last.iter().take_while(|it| **it != cut);
                 frees(cut) >= beyond.saturating_add(more)

@@ -1,4 +1,4 @@
-//! The user's newest message: when it goes, and how it comes back.
+//! The user's newest message: when it is left out, and when it comes back.
 
 use std::cmp::Reverse;
 
@@ -10,13 +10,14 @@ use crate::{
 
 /// The user's newest message stays up to one part in this many of the room, whatever else does not fit.
 const QUESTION_SHARE: u32 = 4;
-/// It also stays up to one part in this many of the window, which is more where there is hardly any room.
+/// It also stays if it takes at most one part in this many of the window: the higher limit of the two if there is hardly any
+/// room.
 const LEAST_QUESTION_SHARE: u32 = 32;
 
 impl Replay<'_> {
     /// Leaves the user's newest message out, if it takes much of the room and the newest step cannot get smaller. A short
-    /// message stays, since what is gone comes back with a later cut only. Then the request may be over its budget, and the
-    /// proxy gives up what it adds.
+    /// message stays, since a message that is left out comes back only with a later cut. If the request is then over its
+    /// budget, the proxy gives up what it adds.
     pub(super) fn fold_newest_question(&mut self, at: usize, newest: usize, now: &mut Moment) {
         let asked = self.list_long_questions(at, newest, now);
         if asked.is_empty() {
@@ -28,8 +29,8 @@ impl Replay<'_> {
         self.drop_settled(newest, now);
     }
 
-    /// The user's newest messages that may go. Of many in a row, those that are short stay, the newest first; texts of the
-    /// client's own beside them come last.
+    /// The user's newest messages that may be left out. Of many in a row, short ones stay while they fit: first the newest,
+    /// and last the texts of the client's own among them.
     pub(super) fn list_long_questions(&self, at: usize, newest: usize, now: &Moment) -> Vec<usize> {
         let open = now.kept.list_open(newest).iter().copied();
         let asks = |unit: &usize| self.asks_for_newest(*unit, now) && !now.kept.is_lasting(*unit);
@@ -38,7 +39,7 @@ impl Replay<'_> {
         let least = self.view.policy.window / LEAST_QUESTION_SHARE;
         let mut left = (self.budgets.room(at) / QUESTION_SHARE).max(least);
         asked.retain(|&last| {
-            // Without what the proxy adds behind it, which goes before the message does.
+            // What the proxy adds behind the message is not weighed: it is given up before the message is left out.
             let unit = &self.view.units[last];
             let tokens = match now.state.cleared[last] {
                 true => self.clearing.weigh(unit, &self.cuts.messages),
@@ -52,8 +53,8 @@ impl Replay<'_> {
         asked
     }
 
-    /// Takes the newest question back if it is too short for any cut to take. The places of a remembered cut cover it where
-    /// the client has added or removed messages before those that are compared with its last request.
+    /// Takes the newest question back if it is too short for any cut to leave it out. The places of a remembered cut can
+    /// cover it if the client has added or removed messages before those that are compared with its last request.
     pub(super) fn keep_short_question(&self, state: &mut CutState) {
         let units = self.view.units;
         let Some(asked) = units.iter().rposition(Unit::is_question) else {
@@ -72,9 +73,9 @@ impl Replay<'_> {
         self.view.units[unit].kind == UnitKind::User && now.kept.is_of_newest_turn(unit)
     }
 
-    /// Finds the user's newest message that was left out for one large step, where the request has room for it beside its
-    /// newest step, and a cut of what is old makes that room. That cut follows, so that what was sent before changes with a
-    /// cut only.
+    /// Finds the user's newest message that was left out because of one large step, if the request has room for it next to
+    /// its newest step and a cut of older units makes that room. That cut follows, so that what was sent before changes with
+    /// a cut only.
     pub(super) fn find_returning_question(
         &self,
         at: usize,
@@ -111,9 +112,10 @@ impl Replay<'_> {
         self.note.tell_folded(&now.state.folded);
     }
 
-    /// The newest message that was left out of the newest turn, with the units before and after it, if it may stand between
-    /// these and fits beside the newest step. What was left out of annotated texts is not remembered of what is gone, so that
-    /// none with such texts comes back: a replica without the state could find another cut.
+    /// The last message of the user that was left out of the newest turn, with the units before and after it, if it may be
+    /// between these and fits next to the newest step. A message with annotated texts never comes back: the session does not
+    /// remember which of them were left out of a message that is gone, so a replica without the state could find another
+    /// cut.
     fn find_question_with_room(
         &self,
         at: usize,

@@ -1,5 +1,5 @@
-//! Reasoning that a model binds to what stood before it: a cut makes all of it stale. So a cut of a conversation with such
-//! reasoning goes deeper than others. If it is near, it comes when a turn begins.
+//! Reasoning that a model binds to everything before it: a cut makes all of it stale. So a cut of a conversation with such
+//! reasoning is deeper than others, and a cut that would come soon is made when a turn begins.
 
 use super::{Moment, Replay};
 use crate::{
@@ -15,18 +15,18 @@ use crate::{
     },
 };
 
-/// What a cut leaves of the room beside what is fixed where reasoning is bound, as a part of what other cuts leave. Each
-/// cut costs all reasoning so far, so that the next one shall be far. Measured with `cargo bench --bench report --
-/// thinking`: a fifth keeps more of the ten newest answers' reasoning than larger parts, at less cost.
+/// If reasoning is bound, a cut leaves this share of what other cuts leave of the room. Each cut costs all reasoning so far,
+/// so the next cut should be far away. Measured with `cargo bench --bench report -- thinking`: a fifth keeps more of the ten
+/// newest answers' reasoning than larger shares, at less cost.
 const BOUND_DEPTH: f64 = 0.2;
 
 /// The reasoning that is bound to what stands before it.
 pub(super) struct BoundReasoning {
-    /// Raw tokens of each unit's; empty if there is none, or the model reads it whatever was changed.
+    /// Raw tokens of each unit's reasoning; empty if there is none, or if the model reads it whatever was changed before it.
     tokens: Vec<u32>,
-    /// The first unit with any.
+    /// The first unit with reasoning of more than 0 tokens.
     first: usize,
-    /// Units before this one count without it: it is left out, or the provider drops it.
+    /// Units before this one count without their reasoning: it is left out, or the provider drops it.
     left_out_until: usize,
     /// The newest request leaves all of it out.
     leaves_out_all: bool,
@@ -90,7 +90,7 @@ impl Replay<'_> {
         }
     }
 
-    /// Leaves out the reasoning of units before `until`, which stands behind a change.
+    /// Leaves out the reasoning of units before `until`, which is behind a change.
     pub(super) fn drop_reasoning(&mut self, until: usize, now: &mut Moment) {
         if self.reasoning.is_empty() {
             return;
@@ -140,7 +140,7 @@ impl Replay<'_> {
         (sum_from(0), sum_from(self.reasoning.left_out_until))
     }
 
-    /// How full the cut of a request that ends at unit `at` leaves the room beside what is fixed.
+    /// The share of the room that the cut of a request that ends at unit `at` leaves filled.
     pub(super) fn find_low_water(&self, at: usize) -> f64 {
         if self.binds_reasoning(at) {
             self.budgets.low_water * BOUND_DEPTH

@@ -1,4 +1,4 @@
-//! What a cut must leave standing side by side: the rules of turns.
+//! The rules of turns: which units may follow each other after a cut, and with what the running turn must begin.
 
 use super::Moment;
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 /// The rules of turns that a conversation keeps.
 pub(super) struct TurnRules<'a> {
     view: RequestView<'a>,
-    /// With the rule of alternation if the conversation keeps that.
+    /// The provider's profile, with the rule of alternation if the conversation keeps it.
     profile: Profile,
     /// Whether user and assistant alternate; `None` until the first cut settles it.
     pub(super) alternates: Option<bool>,
@@ -44,12 +44,13 @@ impl<'a> TurnRules<'a> {
         }
     }
 
-    /// Whether what stands around units may do so without them.
+    /// Whether units may be left out: no other unit keeps them from it (see [`Self::find_blockers`]).
     pub(super) fn may_go(&self, units: &[usize], now: &Moment) -> bool {
         self.find_blockers(units, now).is_empty()
     }
 
-    /// The units that keep others from being left out, since they may not stand where they would stand then.
+    /// The units that keep `units` from being left out: the units before and after these if they may not follow each other,
+    /// or an answer without thinking that would begin the running turn.
     pub(super) fn find_blockers(&self, units: &[usize], now: &Moment) -> Vec<usize> {
         if let Some((before, after)) = self.find_clashing_neighbours(units, now) {
             return vec![before, after];
@@ -65,7 +66,7 @@ impl<'a> TurnRules<'a> {
         Vec::from_iter(bare)
     }
 
-    /// What stands before units and after them, if these may not stand side by side.
+    /// The units directly before and after `units`, if they may not follow each other.
     fn find_clashing_neighbours(&self, units: &[usize], now: &Moment) -> Option<(usize, usize)> {
         let view = self.view;
         if !view.conversation.format.rules().pairs_roles {
@@ -75,7 +76,7 @@ impl<'a> TurnRules<'a> {
         neighbours.find(|&(before, after)| !self.can_follow(before, after))
     }
 
-    /// Whether unit `after` may stand behind unit `before`.
+    /// Whether unit `after` may follow unit `before`.
     fn can_follow(&self, before: usize, after: usize) -> bool {
         let view = self.view;
         let last = view.item(view.units[before].unbound_messages().end - 1);

@@ -12,22 +12,22 @@ use crate::{
 
 /// Raw tokens of units, with what is injected beside them.
 pub(super) struct UnitWeights {
-    /// Of what goes with each unit.
+    /// For each unit, the raw tokens of what is left out with it.
     whole: Vec<u32>,
-    /// The same of a cleared unit.
+    /// The same if the unit is cleared.
     cleared: Vec<u32>,
-    /// Of what stays if the unit goes.
+    /// For each unit, the raw tokens of the bound messages, which stay if it is left out.
     bound: Vec<u32>,
     injected: Vec<i64>,
-    /// What stands between two units, and goes with either.
+    /// What is injected between two units, and is left out with either of them.
     gaps: Vec<InjectedGap>,
-    /// What stands beside the messages.
+    /// Raw tokens of what is sent in addition to the messages.
     pub(super) beside: u32,
 }
 
 impl UnitWeights {
-    /// The weights of a conversation in which nothing can be cleared. `tools`: raw tokens of what the client sends beside
-    /// the messages.
+    /// The weights of a conversation in which nothing can be cleared. `tools`: raw tokens of what the client sends in
+    /// addition to the messages.
     pub(super) fn new(
         view: RequestView<'_>,
         cuts: &MessageCuts<'_>,
@@ -82,7 +82,7 @@ impl UnitWeights {
         self.whole[at]
     }
 
-    /// Raw tokens of what stays if unit `at` goes.
+    /// Raw tokens of what stays if unit `at` is left out.
     pub(super) fn of_bound(&self, at: usize) -> u32 {
         self.bound[at]
     }
@@ -102,7 +102,7 @@ impl UnitWeights {
             .fold(self.beside, u32::saturating_add)
     }
 
-    /// Takes up to `freed` raw tokens of a text off a unit. Returns those that it had.
+    /// Takes up to `freed` raw tokens of a text off a unit. Returns how many it took.
     pub(super) fn take_text(&mut self, at: usize, is_bound: bool, freed: u32) -> u32 {
         let tokens = if is_bound {
             &mut self.bound[at]
@@ -124,8 +124,8 @@ impl UnitWeights {
         }
     }
 
-    /// Takes `freed` raw tokens off a unit that got shorter. Cleared, its messages have `cleared` raw tokens now, with
-    /// `reasoning` that is left out. Returns the raw tokens that it had of `freed`.
+    /// Takes `freed` raw tokens off a unit that got shorter. `cleared`: the raw tokens of its messages if they are cleared,
+    /// of which `reasoning` raw tokens are left out. Returns how many of `freed` it took.
     pub(super) fn take_shortened(
         &mut self,
         at: usize,
@@ -139,7 +139,8 @@ impl UnitWeights {
         taken
     }
 
-    /// What is injected between a unit that goes and the one before goes with it. Returns the raw tokens that this frees.
+    /// Takes off what is injected between `unit`, which is left out, and the unit before it. Returns the raw tokens that
+    /// this frees.
     pub(super) fn drop_injections_before(&mut self, unit: usize, state: &CutState) -> u32 {
         let mut freed = 0u32;
         for gap in self.gaps.iter().filter(|gap| gap.answer == Some(unit)) {

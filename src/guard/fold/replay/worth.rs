@@ -1,4 +1,5 @@
-//! Which units say least that stands nowhere else.
+//! Leaves out the units of least worth first. The worth of a unit is that of the words that no other sent message contains,
+//! per token.
 
 use std::{
     cmp::Reverse,
@@ -11,10 +12,11 @@ use crate::{
     guard::fold::{cut_state::CutState, vocabulary::WordId},
 };
 
-/// The part of the room beside what is fixed that survivors of a cut may hold.
+/// If survivors of earlier cuts take at most this share of the room, a cut spares them. The room is the budget without the
+/// fixed tokens.
 const SURVIVORS_SHARE: f64 = 0.3;
 
-/// In how many of the messages that are sent each word stands.
+/// For each word, the number of sent messages that contain it.
 #[derive(Default)]
 pub(super) struct VisibleWords {
     pub(super) counts: Vec<u32>,
@@ -23,7 +25,7 @@ pub(super) struct VisibleWords {
 }
 
 impl Replay<'_> {
-    /// Reads the words of all messages up to unit `end`, and counts those in sight.
+    /// Reads the words of all messages up to unit `end`, and counts those of the units that are sent.
     pub(super) fn read_words(&mut self, end: usize, now: &mut Moment) {
         let messages = self.view.units[end].messages.end;
         self.vocabulary
@@ -37,7 +39,7 @@ impl Replay<'_> {
         now.visible.counted = end + 1;
     }
 
-    /// The words of each message of a unit, as it is sent; those of several messages so many times.
+    /// The words of each message of a unit, as it is sent. A word is listed once for each message that contains it.
     fn list_words(&self, unit: usize, is_cleared: bool) -> Vec<WordId> {
         let messages = &self.cuts.messages;
         let mut words = Vec::new();
@@ -57,7 +59,7 @@ impl Replay<'_> {
         words
     }
 
-    /// Changes the counts of the words of a unit, where it is counted.
+    /// Adds `by` to the counts of the words of a unit. Counts of a unit that is not counted yet are never lowered.
     pub(super) fn count_words(
         &self,
         unit: usize,
@@ -73,7 +75,7 @@ impl Replay<'_> {
         }
     }
 
-    /// Leaves a unit out; its words go out of sight.
+    /// Leaves a unit out: its words are no longer visible to the model, and its tokens are freed.
     pub(super) fn fold_unit(&mut self, unit: usize, now: &mut Moment) {
         self.budgets.end_tolerance();
         let cleared = now.state.cleared[unit];
@@ -87,8 +89,8 @@ impl Replay<'_> {
         now.live = now.live.saturating_sub(freed);
     }
 
-    /// What all words of units that stand in no other message are worth, by the tokens of the units: the bits of a number
-    /// that is not negative, which are in its order.
+    /// The worth of the words that only these units contain, divided by the tokens of the units. Returns the bits of this
+    /// number: since it is not negative, its bits have the same order.
     fn worth_per_token(&self, units: &[usize], state: &CutState, visible: &VisibleWords) -> u64 {
         let mut words = Vec::new();
         let mut tokens = 0u32;
@@ -116,7 +118,7 @@ impl Replay<'_> {
         };
         let candidates = self.list_candidates(at, limit, now);
         let mut heap: BinaryHeap<_> = candidates.map(|unit| weigh(self, unit, now).0).collect();
-        // Candidates that others keep from being left out, by these others.
+        // Candidates that cannot be left out yet, by the units that block them.
         let mut waiting: HashMap<usize, Vec<usize>> = HashMap::new();
         while !self.meets(goal, now) {
             let Some(Reverse((_, unit))) = heap.pop() else {
@@ -146,7 +148,7 @@ impl Replay<'_> {
         self.drop_settled(limit, now);
     }
 
-    /// The units that go with one that is left out by its worth, in order.
+    /// The units that are left out if `unit` is left out by its worth, in order.
     pub(super) fn list_parts(&self, unit: usize, now: &Moment) -> Vec<usize> {
         let mut parts = now.kept.list_parts(unit, self.view.units[unit].kind);
         parts.extend(self.list_dependents(unit, now));
@@ -155,15 +157,15 @@ impl Replay<'_> {
         parts
     }
 
-    /// The units that cannot stay without a unit, as far as they are still there.
+    /// The units that cannot stay without `unit` and are not left out yet.
     pub(super) fn list_dependents(&self, unit: usize, now: &Moment) -> Vec<usize> {
         let dependents = units::list_dependents(self.view.units, unit).into_iter();
         dependents.filter(|&at| !now.state.folded[at]).collect()
     }
 
-    /// Whether a unit may be left out with its dependents, all of which must stand before `limit`. Of bonded units, the last
-    /// one stands for all. A unit whose reasoning led to bonded ones goes after them, and one that loads tools as they
-    /// allow.
+    /// Whether a unit may be left out with its dependents, which must all be before `limit`. Of bonded units, only the last
+    /// one is tried: the others are its dependents. A unit whose reasoning led to bonded units is left out after them, and a
+    /// unit that loads tools only when its tools are no longer needed.
     pub(super) fn may_fold(&self, unit: usize, limit: usize, now: &Moment) -> bool {
         let all = self.view.units;
         let is_bonded = |at: usize| all[at].bond.is_some() && !now.state.folded[at];
@@ -180,8 +182,9 @@ impl Replay<'_> {
         dependents.len() <= units::MAX_DEPENDENTS && dependents.into_iter().all(may_go)
     }
 
-    /// Units before `limit` that may be left out one by one, oldest first: user messages go with the last answer
-    /// to them. Survivors of an earlier cut are left alone where they are few enough.
+    /// Units before `limit` that may be left out one by one, oldest first. A user message is a candidate only if no answer
+    /// to it is left; otherwise it is left out with the last answer. Survivors of an earlier cut are spared if they take
+    /// little of the room.
     pub(super) fn list_candidates<'k>(
         &self,
         at: usize,

@@ -14,20 +14,20 @@ const INJECTED: usize = usize::MAX;
 /// Pairs calls and results along an outline.
 #[derive(Default)]
 pub(super) struct Pairing {
-    /// Messages with open calls, by id. Where a result directly follows its call, those of the last answer.
+    /// Messages with open calls, by id. If results must directly follow calls, only those of the last answer are open.
     calls: HashMap<Option<u128>, Vec<usize>>,
-    /// Calls of the injected answer before.
+    /// Open calls of the injected answer before.
     injected: u32,
     /// Ids of calls and of what the server ran, so far.
     named: HashSet<u128>,
-    /// Messages with what the server has no result for so far, by id.
+    /// Messages with calls that the server runs and that have no result so far, by id.
     served: HashMap<u128, usize>,
     /// Messages whose calls have no result, whose result has no call, or that refer to what is not there.
     pub(super) unpaired: Vec<usize>,
 }
 
 impl Pairing {
-    /// A result directly follows its call, but where format and provider take it elsewhere.
+    /// Pairs calls and results. A result must directly follow its call, unless format and provider accept it elsewhere.
     pub(super) fn of_outline(
         conversation: &Conversation,
         items: &[OutlineItem],
@@ -70,7 +70,7 @@ impl Pairing {
         Self::of_outline(conversation, &list_client_items(conversation), profile)
     }
 
-    /// What does not pair, and is not among what is `known`.
+    /// Counts the messages that do not pair, except those among the `known` ones.
     pub(super) fn count_beyond(self, known: Self) -> u32 {
         let mut known = known.list_faults().into_iter().peekable();
         let is_new = |at: &usize| {
@@ -97,7 +97,7 @@ impl Pairing {
         self.unpaired.extend(open);
     }
 
-    /// In order, with what the server has no result for.
+    /// Lists the messages that do not pair, in order; also those with a call that the server has no result for.
     fn list_faults(mut self) -> Vec<usize> {
         self.unpaired.extend(self.served.into_values());
         self.unpaired.sort_unstable();
@@ -138,7 +138,7 @@ pub(in crate::guard) fn has_paired_calls(conversation: &Conversation, profile: &
         .is_empty()
 }
 
-/// Whether nothing in a conversation waits for a result.
+/// Whether nothing in a conversation waits for a result, no call of the server either, and each result has its call.
 pub fn awaits_nothing(conversation: &Conversation, profile: &Profile) -> bool {
     let pairing = Pairing::of_client(conversation, profile);
     pairing.list_faults().is_empty()

@@ -15,13 +15,13 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EchoCut {
     Nothing,
-    /// So many characters at its beginning.
+    /// The first characters, so many of them.
     First(usize),
     /// Only the calls are left.
     All,
 }
 
-/// The text of the turn before the answer, by its record.
+/// The text of the tool round before the answer, as its record describes it.
 #[derive(Clone, Copy)]
 pub(super) struct SpokenBefore {
     pub(super) chars: usize,
@@ -72,8 +72,8 @@ impl<'a> EchoedAnswer<'a> {
         matches!(self.message.content, Content::Null(_))
     }
 
-    /// How much is removed where the answer begins with the text of the round. Something must be left: text, media,
-    /// what is `added`, or `calls`.
+    /// How much is removed if the answer begins with the text of the round. Something must be left: text, media, `added`
+    /// text, or `calls`.
     pub(super) fn find_cut(&self, spoken: SpokenBefore, added: bool, calls: bool) -> EchoCut {
         let SpokenBefore { chars, digest } = spoken;
         let mut digester = TextDigester::new();
@@ -91,7 +91,7 @@ impl<'a> EchoedAnswer<'a> {
                 false => EchoCut::Nothing,
             };
         }
-        // Whole parts are removed only from the front, where no part that stays stands among them.
+        // Whole parts are removed only from the front, and only if no part that stays is among them.
         let others = parts.iter().enumerate();
         let others = others.filter(|(at, _)| !self.repeated.contains(*at));
         let mut whole = others.take(self.count_whole_texts(chars, added));
@@ -101,7 +101,7 @@ impl<'a> EchoedAnswer<'a> {
         }
     }
 
-    /// Of each text, the bytes that are among the first characters of the answer.
+    /// For each text, those of its bytes that are among the first `chars` characters of the answer.
     fn beginnings(&self, mut chars: usize) -> impl Iterator<Item = &[u8]> {
         self.texts.iter().map(move |text| {
             let raw = self.conversation.raw_bytes(text.text);
@@ -120,7 +120,7 @@ impl<'a> EchoedAnswer<'a> {
             .any(|character| !char::from_u32(character.code).is_some_and(char::is_whitespace))
     }
 
-    /// How many texts are removed as whole parts with the first characters. Where text is `added`, one stays.
+    /// How many texts are removed as whole parts with the first characters. If text is `added`, one part stays for it.
     fn count_whole_texts(&self, chars: usize, added: bool) -> usize {
         if !matches!(self.message.content, Content::Blocks(..)) {
             return 0;
@@ -133,7 +133,7 @@ impl<'a> EchoedAnswer<'a> {
         whole.count().min(self.texts.len() - usize::from(added))
     }
 
-    /// Removes so many characters, and the repeated blocks.
+    /// Removes the first `chars` characters, and the repeated blocks.
     pub(super) fn remove_first(&self, chars: usize, added: bool, edits: &mut Edits) {
         let whole = match chars {
             0 => 0,

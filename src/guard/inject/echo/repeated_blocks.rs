@@ -1,7 +1,7 @@
-//! Blocks of an echoed answer that stand in the rounds before it: thinking, and calls that the server executed.
+//! Blocks of an echoed answer that tool rounds before it have too: thinking, and calls that the server executed.
 //!
-//! The client got them as parts of one answer. Servers refuse thinking of the running turn that is not as it was, and
-//! ids that occur twice, so each block goes back once: where the model gave it.
+//! The client got them as parts of one answer. Servers refuse thinking of the running turn that was changed, and ids that
+//! occur twice. Each block is therefore sent once: where the model made it.
 
 use crate::{
     conversation::{Author, Block, BlockKind, Conversation, Item, edit::Edits},
@@ -9,13 +9,13 @@ use crate::{
     json::{scan::Span, text},
 };
 
-/// Whether a block of a round is among the blocks that the client got, as it is. Texts are compared apart, since parts
-/// of them may be hidden from the client.
+/// Whether a block of a round is, unchanged, among the blocks that the client got. Texts are compared separately, since
+/// parts of them may be hidden from the client.
 const fn may_repeat(block: &Block) -> bool {
     matches!(block.kind, BlockKind::Reasoning(_) | BlockKind::Opaque)
 }
 
-/// Digests of the blocks in the answers of a turn that the client got too.
+/// Digests of the blocks in the answers of a tool round that the client got too.
 pub(in crate::guard) fn digest_repeatable_blocks(
     turn: &Conversation,
 ) -> impl Iterator<Item = u128> {
@@ -33,12 +33,12 @@ fn is_call(block: &Block) -> bool {
 pub(in crate::guard) struct RepeatedBlocks<'a> {
     pub(super) conversation: &'a Conversation,
     blocks: &'a [Block],
-    /// Indices of those that are repeated, in their order.
+    /// Indices of the repeated blocks, in their order.
     repeated: Vec<usize>,
 }
 
 impl<'a> RepeatedBlocks<'a> {
-    /// Finds the blocks with digests in `before`, in that order, up to the first block that is another.
+    /// Finds the blocks with digests in `before`, in that order, up to the first other block. Texts are skipped.
     pub(in crate::guard) fn find(
         conversation: &'a Conversation,
         message: &'a Item,
@@ -72,7 +72,7 @@ impl<'a> RepeatedBlocks<'a> {
         !self.blocks.is_empty() && self.repeated.len() == self.blocks.len()
     }
 
-    /// Leaves the last block in its place where there is no other, since an answer must have one.
+    /// Keeps the last block if all are repeated, since an answer must have a block.
     pub(super) fn keep_last(mut self) -> Self {
         if self.are_all() {
             self.repeated.pop();
@@ -80,7 +80,7 @@ impl<'a> RepeatedBlocks<'a> {
         self
     }
 
-    /// The same with all reasoning of the answer.
+    /// Adds all reasoning of the answer to the repeated blocks.
     pub(super) fn with_all_reasoning(mut self) -> Self {
         let blocks = self.blocks.iter().enumerate();
         let reasoning = blocks.filter(|(_, block)| self.conversation.is_reasoning(block));
@@ -106,8 +106,8 @@ impl<'a> RepeatedBlocks<'a> {
         calls.count()
     }
 
-    /// Inserts a block with `behind` blocks of the client behind it, `behind_calls` of them calls. Returns false where the
-    /// client sends other blocks.
+    /// Inserts a block with `behind` blocks of the client behind it, `behind_calls` of them calls. Returns false if the
+    /// client sends other blocks than it got.
     pub(super) fn insert_block(
         &self,
         behind: u32,
@@ -115,7 +115,7 @@ impl<'a> RepeatedBlocks<'a> {
         json: &str,
         edits: &mut Edits,
     ) -> bool {
-        // If the parts of an answer are entries, those of one text are none.
+        // If the parts of an answer are entries, the parts of one text are not: nothing can be inserted between these.
         let has_entries = self.conversation.format.rules().joins_answers;
         let has_parts = has_entries && self.blocks.iter().any(|it| it.marked);
         let place = self.blocks.len().checked_sub(behind as usize);
@@ -123,7 +123,7 @@ impl<'a> RepeatedBlocks<'a> {
         let Some(place) = place.filter(is_place) else {
             return false;
         };
-        // An insertion beside a block that goes would go with it.
+        // An insertion next to a block that is removed would be removed with it.
         let stays = |at: &usize| !self.contains(*at);
         let next = (place..self.blocks.len()).find(stays);
         let last = (0..place).rfind(stays);
@@ -135,7 +135,7 @@ impl<'a> RepeatedBlocks<'a> {
         true
     }
 
-    /// Removes them, and the first texts. Something else must be left.
+    /// Removes the repeated blocks, and the first `texts` texts. Another block must be left.
     pub(super) fn remove_with_texts(&self, mut texts: usize, edits: &mut Edits) {
         let mut removed = self.repeated.clone();
         for (at, block) in self.blocks.iter().enumerate() {
@@ -149,7 +149,7 @@ impl<'a> RepeatedBlocks<'a> {
         edits.remove_items(&spans, |at| removed.binary_search(&at).is_ok());
     }
 
-    /// Raw tokens of the text in them.
+    /// Raw tokens of the text in the repeated blocks.
     pub(super) fn count_tokens(&self, weights: &Weights) -> u32 {
         let blocks = self.repeated.iter().filter_map(|at| self.blocks.get(*at));
         let tokens = blocks.map(|block| match block.kind {

@@ -1,25 +1,25 @@
-//! What injections weigh.
+//! Weighs what is injected.
 
 use super::PlacedInjections;
 
 /// The raw tokens that injections add to a request.
 pub(in crate::guard) struct InjectedWeight {
-    /// By unit; negative where an echoed answer is shortened.
+    /// By unit; negative if an echoed answer gets shorter by more than what is injected.
     pub(in crate::guard) units: Vec<i64>,
     /// Tokens that no fold removes.
     pub(in crate::guard) beside: i64,
     /// Tokens of records since the last request.
     pub(in crate::guard) fresh: i64,
-    /// What stands between units.
+    /// The records between units.
     pub(in crate::guard) gaps: Vec<InjectedGap>,
 }
 
-/// What stands between two units. It goes as soon as one of the two goes.
+/// The records between two units. They are left out as soon as one of the two units is.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::guard) struct InjectedGap {
     pub(in crate::guard) before: Option<usize>,
     pub(in crate::guard) answer: Option<usize>,
-    /// Raw tokens, which are among those of the unit before it.
+    /// Raw tokens, which are counted in `units` or `beside` too.
     pub(in crate::guard) tokens: i64,
 }
 
@@ -45,7 +45,7 @@ impl PlacedInjections<'_> {
                 answer,
                 tokens: between,
             });
-            // A record after a pinned message goes with the answer that follows.
+            // A record after a pinned message is removed with the answer that follows.
             match before.or(answer.filter(is_removable)) {
                 Some(at) => weight.units[at] += between,
                 None => weight.beside += between,
@@ -65,7 +65,7 @@ impl PlacedInjections<'_> {
     }
 }
 
-/// Raw tokens plus those injected beside them, which may be negative.
+/// Adds injected raw tokens, which may be negative, to raw tokens; at least 0.
 pub(in crate::guard) fn with_injected(tokens: u32, injected: i64) -> u32 {
     let sum = i64::from(tokens).saturating_add(injected).max(0);
     u32::try_from(sum).unwrap_or(u32::MAX)

@@ -1,9 +1,9 @@
-//! Where the proxy's tools stand in a request: in the client's list, or in an entry that came with a prompt.
+//! Which of the proxy's tools are sent, and where: in the client's list, or in an entry that came with a prompt.
 
 use super::PlacedInjections;
 use crate::guard::inject::{injections::ToolSet, tool_schemas::ToolSchemas};
 
-/// The proxy's tools that go out: one of the two has them.
+/// The proxy's tools that are sent. They are either all in the list or all in entries.
 pub(in crate::guard) struct SentTools {
     /// In the client's list.
     pub(in crate::guard) in_list: ToolSet,
@@ -12,7 +12,7 @@ pub(in crate::guard) struct SentTools {
 }
 
 impl<'a> PlacedInjections<'a> {
-    /// The proxy's tools that go out where these messages are `kept`. `is_cut`: something of the request is.
+    /// The proxy's tools that are sent if these messages are `kept`. `is_cut`: something of the request is cut.
     pub(in crate::guard) fn sent_tools(&self, kept: &[bool], is_cut: bool) -> SentTools {
         let schemas = self.listed_schemas(kept, is_cut);
         SentTools {
@@ -26,7 +26,7 @@ impl<'a> PlacedInjections<'a> {
         standing.fold(ToolSet::Nothing, |set, it| set.union(it.between.tools))
     }
 
-    /// Raw tokens of the tools that do not go out, and weigh all the same.
+    /// Raw tokens of tools that this request is sent without, and that are weighed in it all the same.
     pub(in crate::guard) fn unsent_tokens(&self, kept: &[bool], is_cut: bool) -> u32 {
         if !self.tools_in_entry(kept).is_empty() {
             return 0;
@@ -35,7 +35,7 @@ impl<'a> PlacedInjections<'a> {
             .saturating_sub(self.weigh_schemas(is_cut))
     }
 
-    /// What is added to the client's list: nothing where an entry brings the tools.
+    /// The schemas that are added to the client's list; `None` if an entry has the tools.
     pub(super) fn listed_schemas(&self, kept: &[bool], is_cut: bool) -> Option<&ToolSchemas<'a>> {
         let schemas = self.offered_schemas(is_cut);
         schemas.filter(|_| self.tools_in_entry(kept).is_empty())

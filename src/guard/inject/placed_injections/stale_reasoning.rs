@@ -15,10 +15,10 @@ use crate::{
 /// Reasoning that is of no use to the target, by what the session knows.
 #[derive(Clone, Copy)]
 pub(in crate::guard) struct UnusableReasoning<'a> {
-    /// Places of the answers whose reasoning the target cannot read.
-    pub(in crate::guard) foreign: &'a [Range<u32>],
-    /// The provider refused the reasoning made before the epoch.
-    pub(in crate::guard) is_refused: bool,
+    /// Places of answers that keep none: the target cannot read it or, if the target binds reasoning, has refused it.
+    pub(in crate::guard) places: &'a [Range<u32>],
+    /// Why reasoning made before the epoch is left out, if the target binds reasoning.
+    pub(in crate::guard) before_epoch: LeftOut,
 }
 
 /// Why the reasoning of an answer is left out.
@@ -80,22 +80,16 @@ impl PlacedInjections<'_> {
         stands: bool,
         epoch: AnswerPlace,
     ) -> Option<LeftOut> {
-        let is_foreign = self
-            .unusable
-            .foreign
-            .iter()
-            .any(|places| places.contains(&made.place));
-        if is_foreign {
-            return Some(LeftOut::Foreign);
-        }
+        let mut unusable = self.unusable.places.iter();
+        let is_unusable = unusable.any(|places| places.contains(&made.place));
         if !self.view.refuses_stale_reasoning() {
-            return None;
+            return is_unusable.then_some(LeftOut::Foreign);
+        }
+        if is_unusable {
+            return Some(LeftOut::Refused);
         }
         if made < epoch {
-            return Some(match self.unusable.is_refused {
-                true => LeftOut::Refused,
-                false => LeftOut::Stale,
-            });
+            return Some(self.unusable.before_epoch);
         }
         let records = records?;
         let reasoning = self.view.conversation.format.rules().reasoning;
@@ -118,7 +112,7 @@ impl PlacedInjections<'_> {
         edits: &mut Edits,
         left_out: &mut LeftOutReasoning,
     ) {
-        if !self.view.refuses_stale_reasoning() && self.unusable.foreign.is_empty() {
+        if !self.view.refuses_stale_reasoning() && self.unusable.places.is_empty() {
             return;
         }
         let conversation = self.view.conversation;

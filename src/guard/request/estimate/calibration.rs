@@ -4,23 +4,22 @@ use serde::{Deserialize, Serialize};
 
 /// The relation of a session's raw tokens to the usage that its provider reports.
 ///
-/// Expected tokens lie on a line through the last answer's usage: its tokens, plus those added since times the learnt
-/// slope. So an overhead outside of the body (a chat template, the provider's instructions) counts once and not as a
-/// factor.
+/// Expected tokens lie on a line through the last answer's usage: its tokens, plus those added since times the learnt slope.
+/// An overhead outside of the body (a chat template, the provider's instructions) therefore counts once and not as a factor.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
     /// Reported tokens per raw token that is added.
     slope: f64,
     /// The last request as sent, in raw tokens, and what the provider reported for it.
     anchor: Option<(u32, u32)>,
-    /// A count far below the estimate was that of a part of a prompt: no such count is believed any more.
+    /// A count far below the estimate proved to be that of a part of a prompt: from then on, such counts are not believed.
     doubts_low: bool,
 }
 
-/// What caps and shares take a raw token for, in hundredths of the provider's tokens.
+/// How many of the provider's tokens one raw token counts as in caps and shares, in hundredths.
 ///
-/// It is held from request to request, so that the front of a prompt stays as it was sent: usage raises it only where
-/// caps would be passed by more than one step.
+/// It is held from request to request, so that the front of a prompt stays as it was sent: usage raises it only if caps
+/// would be passed by more than one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenScale(u16);
 
@@ -64,8 +63,8 @@ const WEIGHT: f64 = 4_000.0;
 /// By how much caps may be passed before they are held to a new slope. New sessions begin at a multiple of it, so that
 /// those of one model have the same front.
 const SCALE_STEP: f64 = 0.05;
-/// Raw tokens of a request from which on its usage tells how dense its text is: what stands beside the body is small
-/// against them.
+/// Raw tokens from which on a request's usage shows how dense its text is: what is outside of the body is small in
+/// comparison.
 const DENSITY_LEAST: u32 = 2_000;
 
 impl Calibration {
@@ -78,7 +77,7 @@ impl Calibration {
         }
     }
 
-    /// The same without the last count, which was that of a part of the prompt.
+    /// The calibration without the last count, which was that of a part of the prompt. Later low counts are ignored.
     pub fn doubt_low_counts(&self) -> Self {
         Self {
             anchor: None,
@@ -102,7 +101,7 @@ impl Calibration {
         self.slope
     }
 
-    /// The scale that a session begins with. The estimate of single texts is no nearer than what a slope of 0.9 says.
+    /// The scale that a session begins with. A slope between 0.9 and 1 counts as 1: estimates of single texts are no better.
     pub fn to_scale(&self) -> TokenScale {
         let is_near = (0.9..1.0).contains(&self.slope);
         let steps = (if is_near { 1.0 } else { self.slope } / SCALE_STEP).round();
@@ -126,11 +125,11 @@ impl Calibration {
         super::round_up_tokens(tokens.max(0.0))
     }
 
-    /// The most raw tokens that will hardly be counted as more than `tokens`, for a request with `added` raw tokens
-    /// since the last answer: the inverse of [`Self::to_expected_tokens`], but for `DENSER`.
+    /// The most raw tokens that will hardly be counted as more than `tokens`, for a request with `added` raw tokens since
+    /// the last answer: the inverse of [`Self::to_expected_tokens`], but for `DENSER`.
     ///
-    /// Added texts may be dense and removed texts may be light, so both are weighed apart: their difference alone
-    /// would tell nothing where much is added and much removed.
+    /// Added texts may be dense and removed texts may be light, so the two are weighed separately: their difference says
+    /// nothing if much is added and much removed.
     pub fn to_raw_tokens(&self, tokens: u32, added: u32) -> u32 {
         let tokens = f64::from(tokens);
         let Some((base_raw, base)) = self.anchor else {
@@ -150,8 +149,8 @@ impl Calibration {
         (kept + added).max(0.0) as u32
     }
 
-    /// Raw tokens that texts cannot account for, where a request of `raw` tokens was counted as so many: a part of it is far
-    /// denser than its estimate. `None` where the count may be that of denser texts.
+    /// Raw tokens that texts cannot account for, if a request of `raw` tokens was `counted` as so many: a part of it is far
+    /// denser than its estimate. `None` if the count may be that of denser texts.
     pub fn find_excess(&self, raw: u32, counted: u32) -> Option<f64> {
         let (expected, counted) = (f64::from(self.to_expected_tokens(raw)), f64::from(counted));
         let most = match self.is_counted() {
@@ -163,8 +162,8 @@ impl Calibration {
 
     /// Learns from an answer: `raw` tokens were sent, and `reported` was their usage.
     ///
-    /// A report that no tokenizer could give is ignored. So is one under half of the expected tokens, unless it `is_proved`:
-    /// the provider may count only the tokens that its cache missed, or drop the beginning of a prompt.
+    /// A report that no tokenizer could give is ignored. A report under half of the expected tokens is ignored too, unless
+    /// it `is_proved`: the provider may count only the tokens that its cache missed, or drop the beginning of a prompt.
     pub fn learn_usage(&self, raw: u32, reported: u32, is_proved: bool) -> Self {
         let raw_tokens = f64::from(raw);
         // The expected tokens may come from one bad report, which must not keep out all later reports.
@@ -173,7 +172,7 @@ impl Calibration {
         if is_far_below && (!is_proved || self.doubts_low) {
             return *self;
         }
-        // Of a small request, the rest stands beside the body.
+        // The rest of a small request's tokens is overhead outside of the body.
         let densest = match raw < DENSITY_LEAST {
             true => self.slope * DENSER,
             false => *SLOPES.end(),
@@ -187,7 +186,7 @@ impl Calibration {
     }
 
     /// `leaves_out`: something is not counted at all, such as tools that a chat template leaves out. `densest`: the largest
-    /// slope that a first count tells.
+    /// slope that is learnt from a first count.
     fn learn_count(&self, raw: u32, reported: u32, leaves_out: bool, densest: f64) -> Self {
         let (raw_tokens, tokens) = (f64::from(raw), f64::from(reported));
         if raw == 0 || reported == 0 || tokens > raw_tokens * SLOPES.end() + MOST_OVERHEAD {
@@ -200,7 +199,7 @@ impl Calibration {
                 let added = f64::from(raw - base_raw);
                 (f64::from(reported - base) / added, added / (added + WEIGHT))
             }
-            // That tells nothing of texts.
+            // Such a count says nothing about texts.
             _ if leaves_out => (self.slope, 0.0),
             Some(_) => (overall, 0.1),
             None => (overall.min(densest), 1.0),

@@ -7,11 +7,12 @@ use crate::{
     json::text::decode_base64,
 };
 
-/// An image of unknown size, or a page. Also the least of audio, video and files.
+/// An image of unknown size, or a page. Also the least that audio, video and files count.
 const MEDIA_TOKENS: u32 = 1_700;
-/// Pages that count of one document: Anthropic takes no more in windows of 200,000 tokens. No medium counts for more.
+/// The most pages of a document that count: Anthropic takes no more in windows of 200,000 tokens. No medium counts for more.
 const MOST_PAGES: u32 = 100;
-/// Bytes of sound, video and unknown data for a token: of compressed ones, a second has some 10,000 bytes and 10 to 32 tokens.
+/// Bytes of sound, video and unknown data that count as a token: a second of compressed sound or video has some 10,000 bytes
+/// and 10 to 32 tokens.
 const DATA_BYTES_PER_TOKEN: usize = 500;
 /// An image in low detail.
 const LOW_DETAIL_TOKENS: u32 = 85;
@@ -31,7 +32,7 @@ pub fn estimate_media_block(conversation: &Conversation, block: &Block, weights:
         }
         (BlockKind::Image { .. } | BlockKind::Media, _) => {
             let tokens = estimate_media_list(conversation, inside(), weights);
-            // Its data may lie elsewhere, such as behind the id of a file.
+            // Its data may be elsewhere: a block may name a file by its id.
             let is_elsewhere = inside().iter().all(|it| !it.is_medium());
             tokens.saturating_add(if is_elsewhere { MEDIA_TOKENS } else { 0 })
         }
@@ -68,8 +69,8 @@ pub(super) fn estimate_media_list(
     )
 }
 
-/// Raw tokens of a page of a document: its image, and its text where that is read beside the image. Google documents 258 for
-/// a page before Gemini 3, and half of an image's tokens since.
+/// Raw tokens of a page of a document: its image, and its text if the provider reads both. Google documents 258 for a page
+/// before Gemini 3, and half of an image's tokens since.
 const fn page_tokens(rule: ImageRule) -> u32 {
     match rule {
         ImageRule::Flat => 258,

@@ -1,7 +1,7 @@
 //! Raw tokens of texts, by the counts of a text and the rule of the model.
 //!
-//! Sums are whole millionths of a token, and rounded up once for each text. So no order of additions and no machine
-//! changes them.
+//! Sums are whole millionths of a token, and rounded up once for each text. Neither the order of additions nor the machine
+//! therefore changes them.
 
 use crate::{
     config::{
@@ -13,7 +13,7 @@ use crate::{
 
 /// Millionths, the unit of sums.
 const TOKEN: u64 = 1_000_000;
-/// A hundredth of a weight and of its model's factor.
+/// Millionths of a token in a product of a weight and its model's factor, both of which are in hundredths.
 const HUNDREDTHS: u64 = TOKEN / 10_000;
 
 /// The rule of a model under the settings.
@@ -75,7 +75,7 @@ impl Weights {
         self.text_weight(&text::measure_plain(plain))
     }
 
-    /// No character of any text weighs more; raw tokens.
+    /// The most that a character of any text weighs; raw tokens.
     pub fn max_char_weight(&self) -> f64 {
         let family = self.rule.family;
         let factor = u64::from(self.rule.factor) * HUNDREDTHS;

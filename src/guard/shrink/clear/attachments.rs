@@ -1,10 +1,9 @@
-//! Attachments of a user message: what the user hands over beside the words, such as a file. They may be shortened where
-//! the words stay.
+//! Attachments of a user message: what the user adds to the words, such as a file. They may get shorter; the words stay.
 //!
-//! An attachment is text between fences, text between the tags of a file, a document, or a text that takes much of the
-//! room: of that, beginning and end stay. Of a result that the client writes as texts, each text is one. Images are none:
-//! they can be neither shortened nor recalled. A message of which caps or priorities may edit a text (see
-//! [`crate::guard::shrink::priority`]) has none.
+//! An attachment is text between fences, text between the tags of a file, a document, or a text that takes much of the room;
+//! its beginning and end stay. If the client writes a result as texts, each of these texts is an attachment. An image is
+//! not: it can be neither shortened nor recalled. A message has no attachments if caps or priorities may edit one of its
+//! texts (see [`crate::guard::shrink::priority`]).
 
 mod enclosed_text;
 
@@ -25,9 +24,9 @@ use crate::{
 /// Raw tokens that the attachments of an old message take together; less in a small window. It does not depend on the
 /// budget of a request, so that what is shortened once always looks the same.
 const OLD_TOKENS: u32 = 1_000;
-/// The part of the window that they take at most.
+/// The attachments of an old message take at most one part in this many of the window.
 const OLD_SHARE: u32 = 8;
-/// The part of the window above which a text without its attachments is one.
+/// A whole text is an attachment if what is not attached in it takes more than one part in this many of the window.
 const TEXT_SHARE: u32 = 4;
 /// Raw tokens that each attachment may keep.
 const LEAST_KEPT: u32 = 64;
@@ -37,14 +36,14 @@ const LEAST_KEPT: u32 = 64;
 pub(in crate::guard) struct AttachmentLimit {
     /// Raw tokens of all of them together.
     most: u32,
-    /// Documents that are no text give way to a notice.
+    /// Documents that are not text are replaced with a notice.
     files: bool,
     /// Texts that take much of the room are attachments.
     long_texts: bool,
 }
 
 impl AttachmentLimit {
-    /// Of the task, once it is old.
+    /// The limit for the task, once it is old.
     pub(super) fn of_task(view: RequestView<'_>) -> Self {
         Self {
             most: OLD_TOKENS.min(view.policy.window / OLD_SHARE),
@@ -53,7 +52,7 @@ impl AttachmentLimit {
         }
     }
 
-    /// Of any other old message, whose media are cleared apart.
+    /// The limit for any other old message. Its media are cleared separately.
     pub(super) fn of_old(view: RequestView<'_>) -> Self {
         Self {
             files: false,
@@ -61,7 +60,8 @@ impl AttachmentLimit {
         }
     }
 
-    /// Of the newest message, to so many raw tokens. A single long text is kept as it is, however long.
+    /// The limit for the newest message: its attachments keep `most` raw tokens. A single long text is not an attachment
+    /// here: it stays as it is, however long.
     pub(in crate::guard) const fn of_newest(most: u32) -> Self {
         Self {
             most,
@@ -94,8 +94,8 @@ fn sum_attached(attachments: &[Attachment]) -> u32 {
     sum_tokens(attachments.iter().map(|it| it.tokens))
 }
 
-/// Message `at` with its attachments shortened around markers, the largest first. Each keeps [`LEAST_KEPT`] tokens. `None`
-/// if nothing gets shorter.
+/// Shortens the attachments of message `at` around markers, the largest first. Each keeps [`LEAST_KEPT`] tokens. `None` if
+/// nothing gets shorter.
 pub(in crate::guard) fn shorten_attachments(
     view: RequestView<'_>,
     at: usize,
@@ -160,7 +160,7 @@ struct Attachment {
 #[derive(Clone, Copy)]
 enum Attached {
     Text {
-        /// What the sizes of the message count of it: its whole text, or the block around it.
+        /// The span by which the sizes of the message count the text: its whole text, or the block around it.
         measured: Span,
         inner: Span,
     },
@@ -230,7 +230,7 @@ fn add_text(view: RequestView<'_>, measured: Span, inner: Span, found: &mut Vec<
     });
 }
 
-/// Adds a text of a result that is written as texts, but for what names it as one.
+/// Adds a text of a result that is written as texts, without the head that marks the text as a result.
 fn add_written_result(view: RequestView<'_>, text: JsonString, found: &mut Vec<Attachment>) {
     let raw = view.conversation.raw_bytes(text);
     let head = client_text::find_result_head(raw).unwrap_or(0);
@@ -239,7 +239,7 @@ fn add_written_result(view: RequestView<'_>, text: JsonString, found: &mut Vec<A
     }
 }
 
-/// Adds what is attached in a text; the whole text, if what stands beside the attachments takes much of the room.
+/// Adds the attachments in a text; instead of them the whole text, if the rest of it takes much of the room.
 fn add_attached_texts(
     view: RequestView<'_>,
     text: JsonString,

@@ -1,8 +1,8 @@
-//! A result, or the media of a user message, as they are when cleared.
+//! What a result, or a user message with media, becomes if it is cleared.
 //!
-//! Content stays a string or an array. Of an array the first text becomes the placeholder and the
-//! others go; an image becomes a part of text, never nothing. Parts with a cache breakpoint keep
-//! their place and their marker: a text of theirs is shortened, and media of theirs stay.
+//! Content stays a string or an array. In an array, the first text becomes the placeholder and the other texts are removed;
+//! an image is replaced with a text part, never removed. Parts with a cache breakpoint keep their place and their marker: a
+//! text in such a part is shortened, and a medium stays.
 
 use super::{ClearedForm, write_placeholder};
 use crate::{
@@ -11,25 +11,25 @@ use crate::{
     json::text::{self, TextSizes},
 };
 
-/// What stands in the place of an image, and of other media.
+/// What replaces an image, and what replaces other media.
 const IMAGE: &str = "[An old image was left out here by the context guard to save room.]";
 pub(super) const MEDIA: &str =
     "[An old attachment was left out here by the context guard to save room.]";
 /// In the place of a text that cannot be removed.
 const REST: &str = "...";
 
-/// Message `at`, a tool result, as it would be; `None` where it cannot be edited.
+/// What message `at`, a tool result, becomes if it is cleared; `None` if it cannot be edited.
 pub(super) fn clear_result(view: RequestView<'_>, at: usize) -> Option<ClearedForm> {
     let (conversation, message) = (view.conversation, view.item(at));
     let placeholder = write_placeholder(view.recall_id(at));
     let mut form = ClearedForm::default();
-    // Of what stays.
+    // Sizes of the texts that stay.
     let mut sizes = TextSizes::default();
     let mut media = 0u32;
     match &message.content {
         _ if !message.calls.is_empty() => return None,
         Content::Text(text) => {
-            // Only a \u escape can be half of a pair.
+            // A text without a `\u` escape cannot have half a surrogate pair.
             if text.respelled && !text::is_decodable(conversation.raw_bytes(*text)) {
                 return None;
             }
@@ -37,7 +37,7 @@ pub(super) fn clear_result(view: RequestView<'_>, at: usize) -> Option<ClearedFo
             form.edits.replace(text.span, placeholder.into_owned());
         }
         Content::Blocks(..) | Content::FixedBlocks(..) => {
-            // The first text stands for all of them.
+            // The first text becomes the placeholder of the whole result.
             let mut placeholder = Some(placeholder);
             for part in conversation.blocks_of(message) {
                 let with = match part.kind {
@@ -52,7 +52,7 @@ pub(super) fn clear_result(view: RequestView<'_>, at: usize) -> Option<ClearedFo
                             form.edits.remove(whole);
                             continue;
                         }
-                        // An empty text stays one.
+                        // An empty text stays empty.
                         let rest = if raw.is_empty() { "" } else { REST };
                         let with = first.unwrap_or(rest.into());
                         form.edits.replace(text.span, with.clone().into_owned());
@@ -87,8 +87,8 @@ pub(super) fn clear_result(view: RequestView<'_>, at: usize) -> Option<ClearedFo
     Some(form)
 }
 
-/// Message `at`, the user's, without its media; `None` where it has none that can go. Its `tokens`
-/// are raw ones as it would go out with them: caps may have shortened its text.
+/// Replaces the media of message `at`, a user message, with notices; `None` if it has none that may be removed. `tokens`:
+/// its raw tokens with its media, after the cuts of single messages; caps may have shortened its text.
 pub(super) fn clear_media(view: RequestView<'_>, at: usize, tokens: u32) -> Option<ClearedForm> {
     let mut form = ClearedForm {
         keeps_text: true,
@@ -111,7 +111,7 @@ pub(super) fn clear_media(view: RequestView<'_>, at: usize, tokens: u32) -> Opti
     (form.media > 0).then_some(form)
 }
 
-/// What stands in the place of a medium.
+/// The notice that replaces a medium.
 const fn media_notice(part: &Block) -> Option<&'static str> {
     match part.kind {
         BlockKind::Image { .. } => Some(IMAGE),

@@ -1,11 +1,12 @@
-//! The newest rounds and steps, whose results stay where the settings say so.
+//! The newest rounds and steps, whose results stay if the settings say so. A round here is an answered turn with results
+//! that count, not a tool round of the proxy.
 
 use crate::{
     config::ClearConfig,
     conversation::units::{Unit, UnitKind},
 };
 
-/// How many rounds and steps keep their results before the budget is reached, if the settings do not say it.
+/// How many rounds and steps keep their results from early clearing, if the settings do not set it.
 const ROUNDS: u32 = 2;
 const STEPS: u32 = 10;
 
@@ -26,8 +27,9 @@ impl RecentUnits {
     }
 }
 
-/// For the request that ended at each unit: the first unit that stays, because it is in the newest rounds or behind them,
-/// and in the newest steps or behind them. Media stay by turns instead of rounds.
+/// Finds, for the request that ended at each unit, the first unit that stays: this and all behind it are too new to be
+/// cleared. It is the later of the first unit of the newest rounds and that of the newest steps. For media, turns count
+/// instead of rounds.
 ///
 /// A turn begins with a user message after an answer. A user message right after a result or after another user message is
 /// a remark within the turn. A turn is a round if it has a step that counts and the model answered after that step. A turn
@@ -39,7 +41,7 @@ pub(in crate::guard) fn find_recent_units(
 ) -> Vec<RecentUnits> {
     let keep_rounds = settings.keep_rounds.unwrap_or(ROUNDS) as usize;
     let keep_steps = settings.keep_steps.unwrap_or(STEPS) as usize;
-    // The places of all so far.
+    // The places of all rounds, turns and steps so far.
     let (mut rounds, mut turns, mut steps) = (Vec::new(), Vec::new(), Vec::new());
     // Of the newest `most` places the first; the start if there are fewer.
     let first_of = |places: &[usize], most: usize| {

@@ -15,7 +15,7 @@ pub struct PriorityReport {
     /// By configured name, as far as it occurs in the request.
     pub caps: BTreeMap<String, CapUse>,
     pub system: SystemUse,
-    /// Messages of the client that go out, of all.
+    /// How many messages of the client are sent, and how many there are.
     pub messages: [usize; 2],
     /// Its figures differ from those that were last logged.
     pub new: bool,
@@ -56,7 +56,7 @@ pub struct CapUse {
     pub cap: u32,
     /// The largest text as it goes out; tokens.
     pub tokens: u32,
-    /// Texts that go out whole, and those that do not.
+    /// How many texts are sent whole, and how many are not.
     pub kept: usize,
     pub cut: usize,
 }
@@ -145,7 +145,7 @@ impl PriorityReport {
         all.saturating_sub(self.system.left_out)
     }
 
-    /// A digest of what the log tells; 0 without content.
+    /// A digest of the figures in the log; 0 without content.
     pub(in crate::guard) fn digest_figures(&self) -> u64 {
         match self.has_content() {
             true => xxh3_64(self.to_string().as_bytes()).max(1),
@@ -155,7 +155,7 @@ impl PriorityReport {
 }
 
 impl SystemUse {
-    /// The system text is over its share although all texts that may be cut are.
+    /// Whether the system text is over its share although all texts that may be cut are cut.
     pub const fn is_over_limit(&self) -> bool {
         self.tokens > self.limit
     }

@@ -19,7 +19,7 @@ const NAME_CHARS: usize = 64;
 /// One text: a message whose content is a string, or a text part.
 pub(super) struct PromptText {
     pub(super) message: usize,
-    /// Messages up to and with its message, without system messages; 0 for a system message.
+    /// Number of messages up to and including its own, without system messages; 0 for a text of a system message.
     pub(super) place: u32,
     /// Its index among the parts of the message.
     pub(super) part: Option<usize>,
@@ -107,7 +107,7 @@ impl PromptText {
         policy.settings.caps.get(self.name.as_deref()?).copied()
     }
 
-    /// The name as it may stand in a prompt: short, one line, and without anything that looks like a fence.
+    /// The name as it may be shown in a prompt: short, one line, and without anything that looks like a fence.
     pub(super) fn shown_name(&self) -> Option<String> {
         let name = self.name.as_deref()?.chars().take(NAME_CHARS);
         let name: String = name.map(|c| if c.is_control() { ' ' } else { c }).collect();
@@ -117,7 +117,7 @@ impl PromptText {
 }
 
 impl TextReplacement {
-    /// A short text in the place of a whole one; `None` where that would save nothing or the text cannot be edited.
+    /// Makes a placeholder for a whole text; `None` if that would save nothing or the text cannot be edited.
     pub(super) fn new_placeholder(
         conversation: &Conversation,
         replaced: &PromptText,

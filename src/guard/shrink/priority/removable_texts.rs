@@ -1,10 +1,10 @@
-//! Chooses the annotated texts to leave out where a prompt is over its budget, before messages are folded: low
-//! priority first, then medium, then high; critical ones never.
+//! Chooses the annotated texts to leave out of a prompt that is over its budget, before messages are folded: low priority
+//! first, then medium, then high; critical ones never.
 //!
-//! Within a priority, texts of earlier requests come first where they free enough, since texts of the newest request
-//! belong to its question. As little as possible is left out: the smallest text that frees enough, else the largest,
-//! wherever it stands. Leaving out a text that was sent before loses the rest of the prefix cache, so the same request
-//! also makes room for requests to come.
+//! Within a priority, texts of earlier requests come first if they free enough, since texts of the newest request belong to
+//! its question. As little as possible is left out: the smallest text that frees enough, else the largest, of whatever
+//! request. Leaving out a text that was sent before loses the prefix cache from there on, so the same request also makes
+//! room for requests to come.
 
 use std::collections::BTreeSet;
 
@@ -18,18 +18,18 @@ pub(in crate::guard) struct RemovableText {
     /// Its index among the annotated texts, which are in the order of the messages.
     pub(in crate::guard) text: usize,
     pub(in crate::guard) unit: usize,
-    /// It stands in a message that stays where its unit goes.
+    /// Whether it is in a bound message, which stays when its unit is removed.
     pub(in crate::guard) is_bound: bool,
     pub(in crate::guard) priority: Priority,
-    /// Raw tokens saved, approximately: each message is rounded up as a whole.
+    /// Raw tokens saved, approximately: the tokens of a message are rounded up for the whole message, not for each text.
     pub(in crate::guard) saves: u32,
 }
 
-/// All removable texts on their way through a replay.
+/// All removable texts while a conversation is replayed.
 #[derive(Debug, Default)]
 pub(in crate::guard) struct RemovableTexts {
     list: Vec<RemovableText>,
-    /// The index of the first text that no request had yet.
+    /// The index of the first text that no replayed request has yet.
     next: usize,
     sent: [RemovalPool; CLASSES],
     /// The least raw tokens to free once a text that was sent before is left out.
@@ -59,7 +59,7 @@ impl RemovalPool {
         }
     }
 
-    /// The smallest text that saves `needed` raw tokens, else the largest. Of equal ones the oldest.
+    /// The smallest text that saves `needed` raw tokens, else the largest; the oldest of equal ones.
     fn find_best(&self, needed: u32) -> Option<PoolEntry> {
         let first = |saves| self.by_size.range(PoolEntry { saves, at: 0 }..).next();
         let best = first(needed).or_else(|| first(self.by_size.last()?.saves));
@@ -135,7 +135,7 @@ impl RemovableTexts {
         }
     }
 
-    /// Forgets the texts that go with a unit: to leave them out frees nothing any more.
+    /// Forgets the texts that are removed with a unit: leaving them out would free nothing more.
     pub(in crate::guard) fn forget_unit(&mut self, unit: usize) {
         let first = self.list.partition_point(|text| text.unit < unit);
         let of_unit = self.list[first..].iter().enumerate();
@@ -174,7 +174,7 @@ impl RemovableTexts {
             let fresh = &mut search.fresh[search.class];
             let jump = self.jump.saturating_sub(search.freed);
             let best = if over == 0 {
-                // Enough is freed. Where the prefix cache is lost anyway, more is freed at once.
+                // Enough is freed. If the prefix cache is lost anyway, more is freed at once.
                 if search.freed == 0 || jump == 0 {
                     return None;
                 }
@@ -198,7 +198,7 @@ impl RemovableTexts {
         None
     }
 
-    /// The request goes out: later requests count its remaining texts as sent.
+    /// Ends the search, as the request is sent: later requests count its remaining texts as sent.
     pub(in crate::guard) fn end_search(&mut self, search: RemovalSearch) {
         for (sent, fresh) in self.sent.iter_mut().zip(search.fresh) {
             for entry in fresh.by_size {

@@ -1,5 +1,5 @@
-//! The share of system text in the budget: the instructions at the start have it together, and each later system
-//! message has what the messages before it leave.
+//! The share of system text in the budget. The instructions at the start have one limit together, and each later system
+//! message may have what the system messages before it leave.
 
 use std::ops::Range;
 

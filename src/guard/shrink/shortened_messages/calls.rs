@@ -1,7 +1,7 @@
 //! Cuts messages with calls, as the last resort: long strings and arrays in the arguments, and the message's text.
 //! The newest step cannot be removed, since a call and its results stay together.
 //!
-//! One limit in characters holds for each value of the message. It is remembered like that of a result.
+//! One limit in characters applies to each value of the message. The session remembers it like the limit of a result.
 
 use super::{CutPart, ShortenedMessage, ShortenedMessages, tool_names};
 use crate::{
@@ -103,7 +103,7 @@ impl ShortenedMessages<'_> {
         self.shortened.insert(at, cut);
     }
 
-    /// A cut of `before` characters to `after`.
+    /// Describes a cut of `before` characters to `after`, by the tool of `call`.
     fn describe_cut(&self, call: &Call, before: usize, after: usize) -> CutPart {
         let format = |name| tool_names::format_tool_name(self.view.conversation, name);
         CutPart {

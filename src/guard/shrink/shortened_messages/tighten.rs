@@ -1,5 +1,5 @@
-//! Makes the newest step smaller, if it is too large after the first cut: its results, then its calls. If the newest
-//! message is the user's, what is attached to it.
+//! Makes the newest step smaller if it is still too large after the first cut: its results, then its calls. If the newest
+//! message is the user's, makes its attachments smaller.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -26,15 +26,15 @@ const ROUNDING: u32 = 8;
 const LINE_TOKENS: u32 = 16;
 
 impl ShortenedMessages<'_> {
-    /// Makes one step smaller by `excess` raw tokens: its results, the largest first, and then its calls.
-    /// Returns the tokens removed, which are fewer where nothing more can go.
+    /// Makes one step smaller by `excess` raw tokens: its results, the largest first, and then its calls. Of a user message
+    /// it makes the attachments smaller. Returns the tokens removed, which are fewer if nothing more can be removed.
     pub(in crate::guard) fn tighten_step(&mut self, messages: Range<usize>, excess: u32) -> u32 {
         let first = messages.start;
         if self.view.item(first).author == Author::User {
             return self.tighten_attachments(first, excess);
         }
         let mut taken = self.tighten_results(messages.clone(), excess);
-        // Results that are written as texts.
+        // Then the results that the client writes as texts.
         for at in messages {
             let left = excess.saturating_sub(taken);
             let item = self.view.item(at);
@@ -63,8 +63,8 @@ impl ShortenedMessages<'_> {
         trial.tighten_step(messages, excess)
     }
 
-    /// Makes what is attached to message `at` smaller by `excess` raw tokens. Does nothing if the attachments would keep less
-    /// than their least. Returns the raw tokens removed; they are fewer if a text cannot be decoded.
+    /// Makes the attachments of message `at` smaller by `excess` raw tokens. Does nothing if the attachments would keep less
+    /// than their least. Returns the raw tokens removed, which are fewer if a text cannot be decoded.
     fn tighten_attachments(&mut self, at: usize, excess: u32) -> u32 {
         let before = self.tokens[at];
         let excess = excess.saturating_add(ROUNDING);

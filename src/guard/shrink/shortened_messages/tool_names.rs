@@ -14,8 +14,8 @@ use crate::{
 /// Characters of a tool's name that are shown. Providers allow 64.
 const NAME_CHARS: usize = 64;
 
-/// The calls of one step by their ids, or of all where results may stand apart from their calls. One message
-/// may have thousands of calls, so none is searched.
+/// The calls of one step by their ids; of the whole conversation if its format lets results be apart from their calls. One
+/// message may have thousands of calls, so they are indexed instead of searched.
 #[derive(Default)]
 pub struct ToolNames {
     step: Range<usize>,

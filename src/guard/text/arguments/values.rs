@@ -10,9 +10,9 @@ use crate::{
     },
 };
 
-/// Levels of nesting. serde_json follows no more.
+/// Levels of nesting that are read. serde_json does not read more either.
 const MAX_DEPTH: usize = 128;
-/// An array of up to so many items keeps them all. A longer one keeps the characters that so many values may have.
+/// An array of up to this many items keeps all of them. A longer one keeps as many characters as this many values may have.
 pub(super) const MAX_ITEMS: usize = 16;
 /// The longest marker of removed items; characters.
 const ITEMS_MARKER_CHARS: usize = 48;
@@ -20,7 +20,7 @@ const ITEMS_MARKER_CHARS: usize = 48;
 /// What stays of a long value; characters.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::guard) enum Keep {
-    /// A string over `most` keeps its first `head`. The marker after them fits into the difference.
+    /// A string of more than `most` characters keeps its first `head`. The marker behind them fits into the difference.
     Head { most: usize, head: usize },
     /// A string over this limit keeps its beginning and end around the marker of truncated results, within the
     /// limit. An array of many items keeps the first and the last.
@@ -57,7 +57,7 @@ pub(super) enum ArgumentValue {
     /// The characters of its keys, and its values.
     Object(usize, Vec<ArgumentValue>),
     Array(Vec<(Span, ArgumentValue)>),
-    /// A number, a word or an undecodable string, with its bytes. Never cut.
+    /// A number, `true`, `false`, `null` or a string that cannot be decoded, with its bytes. Never cut.
     Other(usize),
 }
 
@@ -129,7 +129,7 @@ impl ArgumentValue {
     }
 }
 
-/// Cuts the items of an array. Where they are too many all the same, one cut removes the middle items.
+/// Cuts the items of an array. If the array is still too long, one cut more removes the items in its middle.
 fn cut_items(items: &[(Span, ArgumentValue)], keep: Keep, cuts: &mut Vec<LongValue>) -> usize {
     let (mut first_cuts, mut chars) = (Vec::new(), Vec::new());
     for (_, item) in items {

@@ -12,7 +12,7 @@ pub enum TruncationMarker {
 
 /// The longest plain marker: its words, the number, two line ends.
 pub(super) const MARKER_CHARS: usize = 52;
-/// Bytes of a marker beyond one for each of its characters: its line ends are escaped.
+/// The bytes of a marker less its characters: each of its two line ends is escaped as two bytes.
 pub(in crate::guard) const MARKER_BYTES: usize = 2;
 
 impl TruncationMarker {

@@ -13,11 +13,11 @@ use crate::{
     json::text::{self, TextSizes, TextWalk},
 };
 
-/// What stands in the place of a part of a text.
+/// The text that replaces a part of a text.
 pub(in crate::guard) struct TextReplacement {
     /// The bytes that it replaces, within the text.
     pub(in crate::guard) removed: Range<usize>,
-    /// Escaped.
+    /// The replacement, escaped.
     pub(in crate::guard) text: String,
     /// Sizes of the whole text with the replacement.
     pub(in crate::guard) sizes: TextSizes,
@@ -58,8 +58,8 @@ impl<'a> CharPlaces<'a> {
     }
 }
 
-/// Cuts a text down to `most` raw tokens, marker included; to the marker alone, if that has more. The marker names the
-/// `id`. `None` if the text is within `most`, or cannot be decoded.
+/// Cuts a text down to `most` raw tokens, marker included, or down to the marker alone if the marker has more. The marker
+/// names the `id`. `None` if the text is within `most`, or cannot be decoded.
 pub(in crate::guard) fn cut_to_tokens(
     raw: &[u8],
     most: u32,
@@ -71,7 +71,7 @@ pub(in crate::guard) fn cut_to_tokens(
         return None;
     }
     let longest = TruncationMarker::Plain.format_marker(whole.total_chars(), id);
-    // Behind a letter, its line end may be a token of its own.
+    // The marker is measured behind a letter: there its line end may be a token of its own.
     let marker = weights.text_weight(&text::measure_text(format!("a{longest}").as_bytes()));
     // Raw tokens of the beginning and of the end, each.
     let room = (f64::from(most) - marker - SLACK).max(0.0) / 2.0;
@@ -101,8 +101,8 @@ pub(in crate::guard) fn cut_to_tokens(
     })
 }
 
-/// A text in at most `most` raw tokens: its beginning and end around a marker where it has more, and nothing where the
-/// marker has no room.
+/// Shortens a text to at most `most` raw tokens: its beginning and end stay around a marker. A text that fits is returned as
+/// it is; if the marker has no room, the result is empty.
 pub fn shorten_to_tokens<'a>(plain: &'a str, most: u32, weights: &Weights) -> Cow<'a, str> {
     let raw = text::escape_text(plain);
     let Some(cut) = cut_to_tokens(raw.as_bytes(), most, weights, None) else {

@@ -137,7 +137,7 @@ impl Document {
         format!("{id}, {}", message.author)
     }
 
-    /// The heading of these lines, whose indices are of one message.
+    /// Returns the heading of these lines, which must all be lines of one message.
     pub(super) fn heading(&self, lines: &Range<usize>) -> String {
         let (first, last) = (&self.lines[lines.start], &self.lines[lines.end - 1]);
         let name = match self.is_earlier {

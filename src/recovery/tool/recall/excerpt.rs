@@ -1,4 +1,4 @@
-//! Chooses the lines of an answer, within its bound, and says what more there is.
+//! Chooses the lines of an answer, within its bound, and writes what is not shown.
 
 use std::{collections::BTreeSet, ops::Range};
 
@@ -74,7 +74,7 @@ struct Excerpt<'a> {
 impl Excerpt<'_> {
     /// Chooses a line if there is room; returns whether it was chosen now.
     fn choose(&mut self, line: usize) -> bool {
-        // The line end counts too. If several messages are shown, so does the heading of each.
+        // The line end counts too. If several messages are shown, then the heading of each message also counts.
         let first = line.checked_sub(1).is_none_or(|before| {
             self.document.lines[before].message != self.document.lines[line].message
         });

@@ -48,7 +48,8 @@ pub(super) fn store_result(call: &ProxyToolCall, pieces: Vec<Piece>) -> Box<str>
     serde_json::to_string(&stored).unwrap_or_default().into()
 }
 
-/// A recorded result as it is sent. The result of a recall is made from the conversation; any other is sent as it is.
+/// Makes the result to send from a recorded one. The result of a recall is made from the conversation; any other result is
+/// sent as it was recorded.
 pub fn restore_result<'a>(recorded: &'a str, conversation: &Conversation) -> Cow<'a, str> {
     let stored = recorded.starts_with(HEAD).then_some(recorded);
     let stored = stored.and_then(|stored| serde_json::from_str::<StoredResult>(stored).ok());

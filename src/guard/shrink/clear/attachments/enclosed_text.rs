@@ -1,4 +1,4 @@
-//! Finds what stands enclosed in a text: between fences, and between the tags of a file.
+//! Finds enclosed text: text between fences, and text between the tags of a file.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -20,12 +20,12 @@ const FILE_WORDS: [&str; 6] = [
 const CONTENT_WORDS: [&str; 4] = ["content", "contents", "text", "data"];
 /// A tag with such an attribute encloses a file, whatever its name.
 const FILE_ATTRIBUTES: [&str; 6] = ["path", "filepath", "file_path", "file", "filename", "uri"];
-/// Marks of a fence.
+/// How many marks make a fence.
 const FENCE: RangeInclusive<usize> = 3..=16;
 const MAX_INDENT: usize = 3;
 
-/// Bytes of what is enclosed in a text as spelled in JSON, without fences and tags, in order: of what stands in another
-/// enclosure, the outer one. A fence or tag that is not closed encloses nothing. `None` where the text cannot be decoded.
+/// Finds the bytes enclosed in a text as spelled in JSON, without fences and tags, in order. Of nested enclosures, the outer
+/// one counts. A fence or tag that is not closed encloses nothing. `None` if the text cannot be decoded.
 pub(super) fn find_enclosed_text(raw: &[u8]) -> Option<Vec<Range<usize>>> {
     let lines = split_lines(raw)?;
     let mut closing_tags = find_closing_tags(&lines);
@@ -116,7 +116,7 @@ fn split_lines(raw: &[u8]) -> Option<Vec<Line>> {
 
 enum Opening<'a> {
     Fence(Fence),
-    /// `chars`: those up to its end.
+    /// `chars`: characters of the line up to the end of the tag.
     Tag {
         name: &'a str,
         chars: usize,
@@ -127,7 +127,7 @@ enum Opening<'a> {
 struct Fence {
     mark: char,
     length: usize,
-    /// Nothing follows it, so that it may close another one.
+    /// Nothing follows its marks in the line, so that it may close another fence.
     is_bare: bool,
 }
 
@@ -219,18 +219,18 @@ fn take_next(positions: &mut VecDeque<Position>, first: Position) -> Option<Posi
     positions.front().copied()
 }
 
-/// Remembers which searches were in vain, so that no text is searched again and again.
+/// Remembers failed searches, so that no text is searched again and again.
 #[derive(Default)]
 struct FenceSearch {
-    /// Fences of this text are not all closed, so that the first bare one closes each.
+    /// The fences of this text are not all closed. From then on, the first bare fence closes the open one.
     is_uneven: bool,
-    /// By mark, the least length that nothing closes any more.
+    /// By mark, the least length of a fence for which no closing fence follows any more.
     unclosed: HashMap<char, usize>,
 }
 
 impl FenceSearch {
-    /// The line that closes the fence of line `at`. A fence with a word behind it opens one inside the other: in files
-    /// that people hand over, such as a README, fences of equal length are nested.
+    /// Finds the line that closes the fence of line `at`. A fence with text behind its marks opens a fence inside the outer
+    /// one: in files that people attach, such as a README, fences of equal length are nested.
     fn find_end(&mut self, lines: &[Line], at: usize, opening: Fence) -> Option<usize> {
         if self
             .unclosed
