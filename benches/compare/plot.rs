@@ -190,22 +190,23 @@ fn draw_rules(out: &mut String, scale: &Scale, show: fn(f64) -> String, upright:
     while power <= scale.high {
         let value = 10_f64.powf(power);
         let (at, name) = (scale.place(value), show(value));
-        let _ = match upright {
-            true => writeln!(
+        let _ = if upright {
+            writeln!(
                 out,
                 "<line class=\"rule\" x1=\"{at:.1}\" y1=\"{TOP}\" x2=\"{at:.1}\" y2=\"{}\"/>\
                  <text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{name}</text>",
                 HEIGHT - BOTTOM,
                 HEIGHT - BOTTOM + 20.0
-            ),
-            false => writeln!(
+            )
+        } else {
+            writeln!(
                 out,
                 "<line class=\"rule\" x1=\"{LEFT}\" y1=\"{at:.1}\" x2=\"{}\" y2=\"{at:.1}\"/>\
                  <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{name}</text>",
                 WIDTH - RIGHT,
                 LEFT - 8.0,
                 at + 4.0
-            ),
+            )
         };
         power += 1.0;
     }

@@ -202,9 +202,10 @@ fn refusals(found: &RunResults) -> String {
         let kind = format!("{kind:?}").to_lowercase();
         let _ = writeln!(out, "- {name}, {size}, {kind}: {why}");
     }
-    match out.is_empty() {
-        true => out,
-        false => format!("\nRefused:\n\n{out}"),
+    if out.is_empty() {
+        out
+    } else {
+        format!("\nRefused:\n\n{out}")
     }
 }
 

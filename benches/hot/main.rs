@@ -91,13 +91,13 @@ impl BodyKind {
 /// A body in a format; `heavy`: with the escapes of the original.
 fn translate_as_spelt(chat: &[u8], format: Format, heavy: bool) -> Bytes {
     let body = String::from_utf8(translate_chat(chat, format, false)).expect("JSON is UTF-8");
-    match heavy {
-        true => body
-            .chars()
+    if heavy {
+        body.chars()
             .map(escape_beyond_ascii)
             .collect::<String>()
-            .into(),
-        false => body.into(),
+            .into()
+    } else {
+        body.into()
     }
 }
 

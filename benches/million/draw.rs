@@ -54,18 +54,20 @@ impl DrawnCase {
             random.sample_quantiles(&[(0, 1), (500, 10), (900, 50), (990, 150), (1000, 600)]);
         let mut body =
             Session::new(seed, recipe, ConversationSize::Messages(messages.max(1))).whole();
-        let settings = match random.chance(40) {
-            true => GuardConfig::default(),
-            false => any_settings(seed),
+        let settings = if random.chance(40) {
+            GuardConfig::default()
+        } else {
+            any_settings(seed)
         };
         if random.chance(30) {
             body = annotate_randomly(&plans::index_conversation(&body), seed).into();
         }
         // Some conversations get a profile that is stricter than they are.
         let any = recipe.strict || random.chance(15);
-        let profile = match any {
-            true => &PROFILES[random.below(PROFILES.len())],
-            false => find_profile("openai").expect("a row of the table"),
+        let profile = if any {
+            &PROFILES[random.below(PROFILES.len())]
+        } else {
+            find_profile("openai").expect("a row of the table")
         };
         let mut knowledge = SessionKnowledge::default();
         if random.chance(60) {

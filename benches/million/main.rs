@@ -121,9 +121,10 @@ fn tell_sessions(
             "repeat: cargo bench --bench million -- {name} 1 {seed}"
         )?;
     }
-    Ok(match failures.is_empty() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    Ok(if failures.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     })
 }
 

@@ -154,9 +154,10 @@ impl SessionEnd {
         let preface = texts.into_iter().find(|text| text.starts_with(guard::NOTE));
         let preface = preface.unwrap_or_default();
         let alone = json!({"messages": [{"role": "user", "content": preface}]});
-        let preface_tokens = match preface.is_empty() {
-            true => 0,
-            false => raw_tokens(&alone.to_string().into(), policy.profile),
+        let preface_tokens = if preface.is_empty() {
+            0
+        } else {
+            raw_tokens(&alone.to_string().into(), policy.profile)
         };
         Self {
             conversation,

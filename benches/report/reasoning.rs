@@ -147,9 +147,12 @@ pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
 impl Tally {
     fn write_row(&self, out: &mut impl Write, row: &str, is_judged: bool) -> io::Result<()> {
         let share = |part: u64, all: u64| part as f64 / all.max(1) as f64;
-        let judged = |count: u64| match is_judged {
-            true => count.to_string(),
-            false => "-".to_owned(),
+        let judged = |count: u64| {
+            if is_judged {
+                count.to_string()
+            } else {
+                "-".to_owned()
+            }
         };
         let uncached = self.prompt - self.cached;
         let cost = uncached as f64 + 0.1 * self.cached as f64 + (OUTPUT_PRICE * self.output) as f64;
@@ -359,9 +362,10 @@ impl<'a> Setting<'a> {
         let mut again = 1;
         if entries(sent).last().is_some_and(is_result) {
             tally.open += 1;
-            match last.is_some_and(|nth| valid.contains_key(&nth)) {
-                true => tally.open_kept += 1,
-                false => again = THINKS_AGAIN,
+            if last.is_some_and(|nth| valid.contains_key(&nth)) {
+                tally.open_kept += 1
+            } else {
+                again = THINKS_AGAIN
             }
         }
         for (nth, _) in client.iter().rev().take(RECENT) {

@@ -68,10 +68,11 @@ pub(crate) fn check_answer(
         let kind = classify_refusal(&answer, fault)?;
         return Ok((CheckedAnswer::Failed(kind), None));
     }
-    let body = match answer.whole && fault.is_none() {
-        true => String::from_utf8(answer.body.to_vec()).map_err(|error| error.to_string())?,
+    let body = if answer.whole && fault.is_none() {
+        String::from_utf8(answer.body.to_vec()).map_err(|error| error.to_string())?
+    } else {
         // It may be cut within a character.
-        false => String::from_utf8_lossy(&answer.body).into_owned(),
+        String::from_utf8_lossy(&answer.body).into_owned()
     };
     let (digest, known) = (header("x-soak-digest"), header("x-soak-which").is_some());
     if !answer.whole {
@@ -110,9 +111,10 @@ pub(crate) fn check_answer(
     // answer's.
     let rounds = header("x-plimsoll-billed-tokens").is_some() || body.contains(" billed-tokens=");
     if let Some(wanted) = digest.filter(|it| it != "ours" && !rounds) {
-        let told = match how.streams {
-            true => without_comments(&body),
-            false => body,
+        let told = if how.streams {
+            without_comments(&body)
+        } else {
+            body
         };
         if digest_body(world.seed, told.as_bytes()) != wanted {
             let differs = world.describe_difference(&wanted, &told);
@@ -154,9 +156,10 @@ fn classify_refusal(answer: &ClientAnswer, fault: Option<String>) -> Result<Stri
             "context_length_exceeded",
             "overloaded",
         ];
-        return match known.contains(&code) {
-            true => Ok(code.to_owned()),
-            false => Err(format!("{status} {code}: {text}")),
+        return if known.contains(&code) {
+            Ok(code.to_owned())
+        } else {
+            Err(format!("{status} {code}: {text}"))
         };
     }
     if fault.is_some() || text.contains("context_length_exceeded") {
@@ -182,9 +185,10 @@ fn check_text_origin(
         });
         let Some((number, length)) = read else {
             let begun = rest.trim_start().starts_with("<continuation_package>");
-            return match cut && (rest.len() < 40 || begun) {
-                true => Ok(()),
-                false => Err(format!("nobody said {rest:?}")),
+            return if cut && (rest.len() < 40 || begun) {
+                Ok(())
+            } else {
+                Err(format!("nobody said {rest:?}"))
             };
         };
         let whole = provider_text(world.seed, &talk.marker, talk.turn, number, length);

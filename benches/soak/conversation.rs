@@ -154,15 +154,12 @@ impl ClientConversation {
         let share = [0, 0, 20, 50, 80][self.random.below(5)];
         let past = self.kind.max_bytes() * share / 100;
         for at in 0.. {
-            let said = match self.has_tools() {
-                true => {
-                    let call = json!({"id": format!("past_{at}"), "type": "function",
+            let said = if self.has_tools() {
+                let call = json!({"id": format!("past_{at}"), "type": "function",
                         "function": {"name": "read_file", "arguments": "{\"path\":\"hull.rs\"}"}});
-                    json!({"role": "assistant", "content": null, "tool_calls": [call]})
-                }
-                false => {
-                    json!({"role": "assistant", "content": format!("{} past {at}", self.marker)})
-                }
+                json!({"role": "assistant", "content": null, "tool_calls": [call]})
+            } else {
+                json!({"role": "assistant", "content": format!("{} past {at}", self.marker)})
             };
             self.take_message(&said);
             if self.history.len() >= past {

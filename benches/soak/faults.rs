@@ -232,9 +232,10 @@ impl PlannedReply {
 
     /// The normal end of a stream.
     fn end_step(&self) -> ProviderStep {
-        match self.chunked {
-            true => ProviderStep::Send(b"0\r\n\r\n".to_vec()),
-            false => ProviderStep::Close,
+        if self.chunked {
+            ProviderStep::Send(b"0\r\n\r\n".to_vec())
+        } else {
+            ProviderStep::Close
         }
     }
 

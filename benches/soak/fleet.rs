@@ -95,9 +95,10 @@ impl FleetState {
 
     /// A proxy that has the conversation's session: the one with the file, or any replica.
     fn choose_proxy(&self, talk: &mut ClientConversation) -> Arc<ProxyConnections> {
-        let at = match talk.uses_redis() {
-            true => 1 + talk.random.below(self.nears.len() - 1),
-            false => 0,
+        let at = if talk.uses_redis() {
+            1 + talk.random.below(self.nears.len() - 1)
+        } else {
+            0
         };
         Arc::clone(&self.lock_connections()[at])
     }

@@ -113,14 +113,13 @@ fn answer_request(
         return refusal;
     }
     let reply = ask.plan_reply(world, number, &mut random);
-    let fault = match world.phase().has_faults() {
-        true => {
-            let weather = world.weather.lock();
-            weather
-                .unwrap_or_else(PoisonError::into_inner)
-                .draw_fault(which, &mut random)
-        }
-        false => None,
+    let fault = if world.phase().has_faults() {
+        let weather = world.weather.lock();
+        weather
+            .unwrap_or_else(PoisonError::into_inner)
+            .draw_fault(which, &mut random)
+    } else {
+        None
     };
     match fault {
         Some(fault) => {
@@ -207,24 +206,25 @@ impl<'a> ProviderRequest<'a> {
             reports_usage: true,
         };
         let streams = self.body["stream"] == true;
-        let body = match streams {
-            true => render.write_events(&text, &calls) + "data: [DONE]\n\n",
-            false => render.write_whole(&text, &calls).to_string(),
+        let body = if streams {
+            render.write_events(&text, &calls) + "data: [DONE]\n\n"
+        } else {
+            render.write_whole(&text, &calls).to_string()
         };
-        let told = match self.wants_usage || !streams {
-            true => body.clone(),
-            false => checks::without_usage(&body),
+        let told = if self.wants_usage || !streams {
+            body.clone()
+        } else {
+            checks::without_usage(&body)
         };
         // Where the proxy looks for a block, a "<" at the end of an event is sent with the next
         // one: then texts are compared instead of events.
         let moves = self.asked_for_a_block || (!self.has_tools() && body.contains("<\"}"));
-        let digest = match ours || self.after_own || (streams && moves) {
-            true => "ours".to_owned(),
-            false => {
-                let digest = checks::digest_body(world.seed, told.as_bytes());
-                world.remember_answer(&digest, told);
-                digest
-            }
+        let digest = if ours || self.after_own || (streams && moves) {
+            "ours".to_owned()
+        } else {
+            let digest = checks::digest_body(world.seed, told.as_bytes());
+            world.remember_answer(&digest, told);
+            digest
         };
         let tokens = self.tokens;
         PlannedReply {

@@ -225,9 +225,10 @@ pub(crate) async fn reload_repeatedly(nears: &[Arc<ProxyProcess>], world: &RunSt
     let mut random = world.random_with_salt(99);
     for change in 1.. {
         for near in nears {
-            let settings = match random.chance(35) {
-                true => BROKEN[random.below(BROKEN.len())].to_owned(),
-                false => write_settings(&near.fixed_settings, change),
+            let settings = if random.chance(35) {
+                BROKEN[random.below(BROKEN.len())].to_owned()
+            } else {
+                write_settings(&near.fixed_settings, change)
             };
             near.reload_settings(&settings).await;
             pause(random.between(200, 1_500) as u64).await;

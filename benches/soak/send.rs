@@ -37,9 +37,8 @@ pub(crate) enum ClientManner {
 
 impl ClientManner {
     pub(crate) fn draw_manner(random: &mut Random, fails: bool) -> Self {
-        match fails {
-            false => random.weighted(&[(80, Self::Kept), (12, Self::Http2), (8, Self::Fresh)]),
-            true => random.weighted(&[
+        if fails {
+            random.weighted(&[
                 (72, Self::Kept),
                 (12, Self::Http2),
                 (6, Self::Fresh),
@@ -47,7 +46,9 @@ impl ClientManner {
                 (2, Self::LeavesInUpload),
                 (2, Self::LeavesBeforeHead),
                 (2, Self::LeavesMidway),
-            ]),
+            ])
+        } else {
+            random.weighted(&[(80, Self::Kept), (12, Self::Http2), (8, Self::Fresh)])
         }
     }
 }

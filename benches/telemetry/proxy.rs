@@ -35,9 +35,10 @@ impl MeasuredProxy {
     pub(crate) async fn start_proxy(far: SocketAddr, watched: bool) -> io::Result<Self> {
         let folder = tempfile::tempdir()?;
         let place = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-        let traces = match watched {
-            true => format!("[traces]\nendpoint = \"http://{far}/v1/traces\"\n"),
-            false => String::new(),
+        let traces = if watched {
+            format!("[traces]\nendpoint = \"http://{far}/v1/traces\"\n")
+        } else {
+            String::new()
         };
         let config = format!(
             "[server]\nlisten = \"{place}\"\ndata_dir = {:?}\n\
@@ -48,9 +49,10 @@ impl MeasuredProxy {
         let file = folder.path().join("config.toml");
         std::fs::write(&file, config)?;
         let log = folder.path().join("log");
-        let out = match watched {
-            true => Stdio::from(File::create(&log)?),
-            false => Stdio::null(),
+        let out = if watched {
+            Stdio::from(File::create(&log)?)
+        } else {
+            Stdio::null()
         };
         let child = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
             .arg("--config")

@@ -22,9 +22,10 @@ pub fn answer_health() -> Response<Body> {
 /// Readiness: `ready`, or 503 and `draining`. The breakers of providers are shown but do not count,
 /// since other replicas would pass over the same providers.
 pub fn answer_readiness(app: &App) -> Response<Body> {
-    let (status, word) = match app.stopping.is_cancelled() {
-        true => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
-        false => (StatusCode::OK, "ready"),
+    let (status, word) = if app.stopping.is_cancelled() {
+        (StatusCode::SERVICE_UNAVAILABLE, "draining")
+    } else {
+        (StatusCode::OK, "ready")
     };
     let providers: Map<String, Value> = list_breakers(app)
         .map(|(name, state)| (name.to_owned(), json!({"breaker": state.state_name()})))

@@ -225,9 +225,10 @@ fn write_thresholds(out: &mut impl Write, config: &Config, registry: &Registry) 
     if rows.is_empty() {
         return Ok(());
     }
-    let heading = match config.compaction.auto {
-        true => "summaries",
-        false => "summaries (compaction.auto is off: where a session or a request asks for one)",
+    let heading = if config.compaction.auto {
+        "summaries"
+    } else {
+        "summaries (compaction.auto is off: where a session or a request asks for one)"
     };
     writeln!(out, "\n{heading}")?;
     write_table(out, &rows)

@@ -141,9 +141,10 @@ async fn play_session(
         .build()
         .map_err(CommandError::Demo)?;
     let url = format!("http://{address}/v1/chat/completions");
-    let drawn = match args.unguarded {
-        true => DemoWay::Unguarded,
-        false => DemoWay::Guarded,
+    let drawn = if args.unguarded {
+        DemoWay::Unguarded
+    } else {
+        DemoWay::Guarded
     };
     let mut reports = Vec::new();
     for way in DemoWay::ALL {
@@ -168,9 +169,10 @@ async fn play_session(
     }
     writeln!(out, "\nThe same session in the same window:\n")?;
     let is_narrow = columns.is_some_and(|columns| columns < 100);
-    let title = match is_narrow {
-        true => DemoWay::short_title,
-        false => DemoWay::title,
+    let title = if is_narrow {
+        DemoWay::short_title
+    } else {
+        DemoWay::title
     };
     let titles = DemoWay::ALL.map(title);
     write_table(out, &format_comparison(titles, &reports))?;

@@ -41,9 +41,10 @@ pub(super) fn run(
 
 fn parse_name(name: &str) -> Result<String, &'static str> {
     let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-".contains(c);
-    match !name.is_empty() && name.chars().all(is_plain) {
-        true => Ok(name.to_owned()),
-        false => Err("a name has the characters a-z, 0-9, _ and -"),
+    if !name.is_empty() && name.chars().all(is_plain) {
+        Ok(name.to_owned())
+    } else {
+        Err("a name has the characters a-z, 0-9, _ and -")
     }
 }
 

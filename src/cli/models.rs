@@ -75,9 +75,10 @@ fn write_named(
 ) -> CommandResult {
     let (mut rows, mut notes, mut unknown) = (vec![HEADING.map(str::to_owned)], vec![], vec![]);
     for name in asked {
-        let covered: Vec<String> = match name.ends_with('*') {
-            true => registry.list_covered_names(name).into_iter().collect(),
-            false => vec![name.clone()],
+        let covered: Vec<String> = if name.ends_with('*') {
+            registry.list_covered_names(name).into_iter().collect()
+        } else {
+            vec![name.clone()]
         };
         match covered.len() {
             0 => unknown.push(format!("{name}: no known name begins so")),
@@ -111,9 +112,10 @@ fn write_named(
     if rows.len() > 1 {
         running.write_source(out)?;
     }
-    match unknown.is_empty() {
-        true => Ok(()),
-        false => Err(CommandError::Command(unknown.join("\n"))),
+    if unknown.is_empty() {
+        Ok(())
+    } else {
+        Err(CommandError::Command(unknown.join("\n")))
     }
 }
 

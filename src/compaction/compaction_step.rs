@@ -59,9 +59,10 @@ impl CompactionStep {
 
     /// Whether a summary may begin with this request; with `auto` also without a command.
     pub fn may_begin(&self, auto: bool) -> bool {
-        let free = match self.is_ordered() {
-            true => self.memory.job.is_none(),
-            false => auto && self.memory.may_begin(self.generations),
+        let free = if self.is_ordered() {
+            self.memory.job.is_none()
+        } else {
+            auto && self.memory.may_begin(self.generations)
         };
         free && self.key.is_some()
     }

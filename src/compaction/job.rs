@@ -163,9 +163,10 @@ impl<C: SummaryClient> SummaryJob<C> {
         let work = SummaryWork::begin_summary(conversation, &self.edits, self.range, summariser);
         let (mut work, mut body) = work.ok_or(JobError::Nothing)?;
         loop {
-            let ask = match work.repeats_conversation {
-                true => SummaryAsk::OfConversation,
-                false => SummaryAsk::OfTranscript,
+            let ask = if work.repeats_conversation {
+                SummaryAsk::OfConversation
+            } else {
+                SummaryAsk::OfTranscript
             };
             let answer = self.fetch_answer(body, ask, trace, cost).await?;
             match work.read_answer(&answer)? {

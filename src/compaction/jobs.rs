@@ -226,9 +226,10 @@ impl JobTicket {
     /// Reports a success or failure of the summary model to its back-off.
     pub(super) fn record_model(&self, model: BackoffSubject, succeeded: bool) {
         let backoff = &mut self.jobs.state.lock().backoff;
-        match succeeded {
-            true => backoff.reset(&model),
-            false => backoff.count_failure(model, Instant::now()),
+        if succeeded {
+            backoff.reset(&model)
+        } else {
+            backoff.count_failure(model, Instant::now())
         }
     }
 

@@ -129,8 +129,9 @@ pub(super) fn read_block(
     let block = block.ok_or(SummaryRejection::NoBlock)?;
     let text = format.read_summary_text(block);
     let text = text.ok_or(SummaryRejection::Empty)?;
-    match block.len() <= MAX_BYTES && weights.count_plain_tokens(&text) <= most {
-        true => Ok(block.into()),
-        false => Err(SummaryRejection::TooLittleSaved),
+    if block.len() <= MAX_BYTES && weights.count_plain_tokens(&text) <= most {
+        Ok(block.into())
+    } else {
+        Err(SummaryRejection::TooLittleSaved)
     }
 }

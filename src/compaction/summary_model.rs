@@ -87,9 +87,10 @@ impl Summariser {
         let window = &target.window;
         let profile = target.profile();
         let most = config.compaction.max_summary_tokens;
-        let thinking_tokens = match profile.thinks_by_default {
-            true => THINKING_TOKENS.min(window.tokens / 8),
-            false => 0,
+        let thinking_tokens = if profile.thinks_by_default {
+            THINKING_TOKENS.min(window.tokens / 8)
+        } else {
+            0
         };
         let answer = match profile.answer_room {
             AnswerRoom::Checked | AnswerRoom::Shared => most.saturating_add(thinking_tokens),

@@ -206,9 +206,10 @@ fn read_listen(s: &mut Section) -> SocketAddr {
     let Ok(address) = written.parse::<SocketAddr>() else {
         let port = written.rsplit_once(':').map_or("", |(_, port)| port);
         let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
-        let message = match is_number && port.parse::<u16>().is_err() {
-            true => "has a port that does not exist; ports are from 0 to 65535",
-            false => "must be an IP address and a port, such as 127.0.0.1:1876 or [::1]:1876",
+        let message = if is_number && port.parse::<u16>().is_err() {
+            "has a port that does not exist; ports are from 0 to 65535"
+        } else {
+            "must be an IP address and a port, such as 127.0.0.1:1876 or [::1]:1876"
         };
         s.refuse_text("listen", &written, message);
         return SocketAddr::from(([127, 0, 0, 1], 0));

@@ -109,9 +109,10 @@ impl Conversation {
         };
         let own = self.annotations.partition_point(|it| it.message == 0);
         let (own, others) = self.annotations.split_at(own);
-        match outside.span.range().contains(&(position as usize)) {
-            true => own,
-            false => others,
+        if outside.span.range().contains(&(position as usize)) {
+            own
+        } else {
+            others
         }
     }
 

@@ -171,9 +171,10 @@ impl<'a> TextParts<'a> {
     /// The next element and its bytes. After a tag without an end, no element is looked for, so that a text takes linear
     /// time.
     fn find_element(&mut self) -> Option<(Range<usize>, Element)> {
-        let end = match self.only_known {
-            true => self.raw.len().min(self.at + MAX_LOOK),
-            false => self.raw.len(),
+        let end = if self.only_known {
+            self.raw.len().min(self.at + MAX_LOOK)
+        } else {
+            self.raw.len()
         };
         let mut from = self.at;
         loop {

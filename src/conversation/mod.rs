@@ -148,9 +148,10 @@ impl Conversation {
     /// A string, decoded for people to read: half a surrogate pair becomes U+FFFD.
     pub fn decode_text(&self, text: JsonString) -> Cow<'_, str> {
         let raw = self.raw_bytes(text);
-        match text.has_escapes {
-            true => Cow::Owned(texts::decode_chars(raw).collect()),
-            false => String::from_utf8_lossy(raw),
+        if text.has_escapes {
+            Cow::Owned(texts::decode_chars(raw).collect())
+        } else {
+            String::from_utf8_lossy(raw)
         }
     }
 

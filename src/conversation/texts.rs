@@ -33,9 +33,10 @@ impl Conversation {
     /// The same sizes for a tool result. The sizes in the index are used unless they include opaque blocks.
     pub fn result_text_sizes(&self, item: &Item) -> TextSizes {
         let mut blocks = self.blocks_of(item).iter();
-        match blocks.any(|block| block.kind == BlockKind::Opaque) {
-            true => self.text_sizes(item),
-            false => item.sizes,
+        if blocks.any(|block| block.kind == BlockKind::Opaque) {
+            self.text_sizes(item)
+        } else {
+            item.sizes
         }
     }
 

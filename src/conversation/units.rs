@@ -222,9 +222,10 @@ pub(crate) fn is_loading(unit: &Unit, limit: usize, removed: &[bool]) -> bool {
 pub(crate) fn find_question_before(units: &[Unit], end: usize) -> Option<usize> {
     let mut next = units[end..].iter();
     let next = next.find(|unit| unit.kind != UnitKind::System);
-    match next.is_some_and(Unit::is_question) {
-        true => None,
-        false => units[..end].iter().rposition(Unit::is_question),
+    if next.is_some_and(Unit::is_question) {
+        None
+    } else {
+        units[..end].iter().rposition(Unit::is_question)
     }
 }
 

@@ -140,9 +140,10 @@ pub(in crate::format) fn write_object_schema(arguments: &[ToolArgument], strict:
 }
 
 fn write_property(argument: &ToolArgument, strict: bool) -> String {
-    let kind = match strict && !argument.required {
-        true => r#"["string","null"]"#,
-        false => r#""string""#,
+    let kind = if strict && !argument.required {
+        r#"["string","null"]"#
+    } else {
+        r#""string""#
     };
     let description = match argument.description {
         "" => String::new(),

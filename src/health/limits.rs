@@ -32,20 +32,20 @@ pub fn choose_health_limits(window: Option<u32>, budget: u32, model: &ModelConfi
         };
     };
     let of_window = percent_of(window, CRITICAL_PERCENT);
-    let default_critical = match budget > of_window {
-        true => of_window,
-        false => percent_of(budget, CRITICAL_PERCENT),
+    let default_critical = if budget > of_window {
+        of_window
+    } else {
+        percent_of(budget, CRITICAL_PERCENT)
     };
     let critical = model.critical_max_tokens.unwrap_or(default_critical);
-    let default_optimal = match OPTIMAL_MAX_TOKENS < critical {
-        true => OPTIMAL_MAX_TOKENS,
-        false => {
-            let most = budget.min(window);
-            percent_of(
-                most.min(model.critical_max_tokens.unwrap_or(most)),
-                OPTIMAL_PERCENT,
-            )
-        }
+    let default_optimal = if OPTIMAL_MAX_TOKENS < critical {
+        OPTIMAL_MAX_TOKENS
+    } else {
+        let most = budget.min(window);
+        percent_of(
+            most.min(model.critical_max_tokens.unwrap_or(most)),
+            OPTIMAL_PERCENT,
+        )
     };
     HealthLimits {
         optimal_max_tokens: model.optimal_max_tokens.unwrap_or(default_optimal),

@@ -129,10 +129,10 @@ impl Clients {
     pub fn recognise_client(&self, headers: &HeaderMap) -> Result<Client, Failure> {
         if !self.have_keys() {
             let key = headers.get(PROXY_KEY);
-            return match key.is_some_and(|key| key.as_bytes().trim_ascii().len() < LEAST_PROXY_KEY)
-            {
-                true => Err(Failure::KeyShort),
-                false => Ok(self.anonymous.clone()),
+            return if key.is_some_and(|key| key.as_bytes().trim_ascii().len() < LEAST_PROXY_KEY) {
+                Err(Failure::KeyShort)
+            } else {
+                Ok(self.anonymous.clone())
             };
         }
         let client = self.find_by_key(find_client_key(headers)?);

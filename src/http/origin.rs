@@ -65,9 +65,10 @@ pub fn check_local_origin(
     let mut sites = parts.headers.get_all(FETCH_SITE).iter();
     if sites.any(|site| site == "cross-site") || !parts.headers.get_all(ORIGIN).iter().all(is_local)
     {
-        return Err(match is_page_path(parts.uri.path()) {
-            true => Failure::ForeignOrigin,
-            false => Failure::ForeignPage,
+        return Err(if is_page_path(parts.uri.path()) {
+            Failure::ForeignOrigin
+        } else {
+            Failure::ForeignPage
         });
     }
     Ok(())
@@ -92,10 +93,10 @@ pub fn check_admin_origin(parts: &Parts) -> Result<(), Failure> {
         let origin = origin.to_str().unwrap_or_default();
         !hosts.is_empty() && hosts.iter().all(|host| is_origin_of(origin, host))
     };
-    match sites.iter().all(is_same_site) && parts.headers.get_all(ORIGIN).iter().all(is_same_origin)
-    {
-        true => Ok(()),
-        false => Err(Failure::ForeignPage),
+    if sites.iter().all(is_same_site) && parts.headers.get_all(ORIGIN).iter().all(is_same_origin) {
+        Ok(())
+    } else {
+        Err(Failure::ForeignPage)
     }
 }
 

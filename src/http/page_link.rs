@@ -69,9 +69,10 @@ impl PageLink {
         clients: &Clients,
         parts: &Parts,
     ) -> Result<(), Failure> {
-        match admin.link && is_local_client(clients, parts) {
-            true => Ok(()),
-            false => Err(Failure::LinkOver),
+        if admin.link && is_local_client(clients, parts) {
+            Ok(())
+        } else {
+            Err(Failure::LinkOver)
         }
     }
 }
@@ -93,8 +94,9 @@ fn check_secret(
 ) -> Result<(), Failure> {
     let sent = headers.get(name).map(|sent| Sha256::digest(sent).into());
     let is_same = |(expected, sent): (SecretDigest, SecretDigest)| expected.ct_eq(&sent).into();
-    match expected.zip(sent).is_some_and(is_same) {
-        true => Ok(()),
-        false => Err(Failure::LinkOver),
+    if expected.zip(sent).is_some_and(is_same) {
+        Ok(())
+    } else {
+        Err(Failure::LinkOver)
     }
 }

@@ -56,9 +56,10 @@ pub async fn answer_codex_models(
         read_codex_list(asked.ok()?).await
     };
     // A list of all models is not for a key of some.
-    let listed = match forward.client.is_unlimited() {
-        true => timeout(WITHIN, ask).await.ok().flatten(),
-        false => None,
+    let listed = if forward.client.is_unlimited() {
+        timeout(WITHIN, ask).await.ok().flatten()
+    } else {
+        None
     };
     listed.unwrap_or_else(|| json_response(StatusCode::OK, EMPTY_LIST.to_owned()))
 }

@@ -106,9 +106,10 @@ pub async fn forward_request(
         return Ok(answer);
     }
     let in_query = find_model_in_query(parts.uri.query().unwrap_or_default());
-    let named = match inspected.named.model.is_empty() {
-        true => &in_query.model,
-        false => &inspected.named.model,
+    let named = if inspected.named.model.is_empty() {
+        &in_query.model
+    } else {
+        &inspected.named.model
     };
     if !named.is_empty() {
         record.set_model(named);
@@ -219,9 +220,10 @@ impl ForwardRequest<'_> {
         let refuses = self.app.config.responses.websocket == ResponsesWebsocket::Refuse;
         let may_open = |format: Format| format.rules().opens_websockets;
         let is_guarded = || Format::from_path(self.path).is_some_and(may_open);
-        match websocket.is_some() && refuses && is_guarded() {
-            true => Err(Failure::WebsocketRefused),
-            false => Ok(websocket),
+        if websocket.is_some() && refuses && is_guarded() {
+            Err(Failure::WebsocketRefused)
+        } else {
+            Ok(websocket)
         }
     }
 
@@ -338,9 +340,10 @@ fn client_seed(client: &Client, headers: &HeaderMap) -> u64 {
 
 /// Forwards an answer. Its trailers, filtered as headers are, go to a client that reads them.
 fn pass_answer(answer: Response<Body>, parts: &Parts) -> Response<Body> {
-    let announced: Vec<_> = match accepts_trailers(&parts.headers) {
-        true => answer.headers().get_all(TRAILER).iter().cloned().collect(),
-        false => Vec::new(),
+    let announced: Vec<_> = if accepts_trailers(&parts.headers) {
+        answer.headers().get_all(TRAILER).iter().cloned().collect()
+    } else {
+        Vec::new()
     };
     let mut answer = outgoing::clean_answer_headers(answer);
     for names in announced {

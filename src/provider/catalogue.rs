@@ -133,9 +133,10 @@ fn keep_built_in<T>(rows: &[T], provider: impl Fn(&T) -> &str) -> Vec<&T> {
         .iter()
         .filter(|row| built_in.has_provider(provider(row)))
         .collect();
-    match kept.is_empty() {
-        true => rows.iter().collect(),
-        false => kept,
+    if kept.is_empty() {
+        rows.iter().collect()
+    } else {
+        kept
     }
 }
 

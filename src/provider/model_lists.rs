@@ -186,10 +186,11 @@ impl ModelLists {
             return Err(ModelListError::NotAsked(reason));
         }
         let profile = provider.config.profile;
-        let path = match provider.config.is_for_anthropic() {
+        let path = if provider.config.is_for_anthropic() {
             // All models in one page, of which there are 20 by default (Anthropic's API reference, List Models).
-            true => "/models?limit=1000",
-            false => "/models",
+            "/models?limit=1000"
+        } else {
+            "/models"
         };
         let list = ask_path(provider, path, None).await?;
         let mut listed = parse_model_list(&list).ok_or(ModelListError::NotAList)?;

@@ -105,9 +105,10 @@ pub fn detect_overflow(status: StatusCode, body: &[u8]) -> OverflowVerdict {
     if error.empty {
         // Some engines answer an overlong streamed request with an empty success.
         let is_empty_success = status.is_success() && body.trim_ascii().is_empty();
-        return match is_refusal || is_empty_success {
-            true => OverflowVerdict::Wordless,
-            false => OverflowVerdict::Other,
+        return if is_refusal || is_empty_success {
+            OverflowVerdict::Wordless
+        } else {
+            OverflowVerdict::Other
         };
     }
     if status.is_success() && (!error.error || error.choices) {
@@ -316,9 +317,10 @@ fn decide_verdict(error: &ParsedError, sentences: Sentences) -> OverflowVerdict 
         if matches(&VETOES) {
             return OverflowVerdict::Other;
         }
-        let is_overflow = match is_sentence {
-            true => sentences.iter().any(matches),
-            false => CODES.contains(&&**text),
+        let is_overflow = if is_sentence {
+            sentences.iter().any(matches)
+        } else {
+            CODES.contains(&&**text)
         };
         if is_overflow {
             return OverflowVerdict::Overflow(collect_figures(error));

@@ -37,9 +37,10 @@ pub fn detect_thinking_refusal(status: StatusCode, body: &[u8]) -> Option<Thinki
     read_error_sentences(body).find_map(|text| {
         if has_any(&text, REFUSED_THINKING) {
             let names = MismatchField::find_in_text(&text);
-            return Some(match has_any(&text, CHANGED_BEFORE_THINKING) {
-                true => ThinkingRefusal::Conversation { names },
-                false => ThinkingRefusal::Signature,
+            return Some(if has_any(&text, CHANGED_BEFORE_THINKING) {
+                ThinkingRefusal::Conversation { names }
+            } else {
+                ThinkingRefusal::Signature
             });
         }
         if has_any(&text, BROKEN_TURN) {

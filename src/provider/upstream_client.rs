@@ -236,9 +236,10 @@ impl UpstreamClient {
         } else {
             ""
         };
-        let remedy = match format!("{cause:?}").contains("UnknownIssuer") {
-            true => "; if it is signed by a CA of your own, name that in server.ca_file",
-            false => "",
+        let remedy = if format!("{cause:?}").contains("UnknownIssuer") {
+            "; if it is signed by a CA of your own, name that in server.ca_file"
+        } else {
+            ""
         };
         format!(": {}{by}: {cause}{remedy}", address.unwrap_or_default())
     }

@@ -88,9 +88,10 @@ impl Window {
 
     /// The source of that limit.
     pub fn known_source(&self) -> WindowSource {
-        match self.known_tokens() < self.whole_tokens() {
-            true => WindowSource::Learnt,
-            false => self.source,
+        if self.known_tokens() < self.whole_tokens() {
+            WindowSource::Learnt
+        } else {
+            self.source
         }
     }
 

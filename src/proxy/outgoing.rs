@@ -142,9 +142,10 @@ pub fn check_credentials(parts: &Parts, provider: &Provider) -> Result<(), Failu
     let fits = all.iter().all(|credential| may_get(credential, 0))
         && headers.values().all(|it| may_get(it.as_bytes(), LEAST_KEY))
         && pairs.all(|it| may_get(it.as_bytes(), LEAST_KEY));
-    match fits {
-        true => Ok(()),
-        false => Err(Failure::CredentialElsewhere { provider: name }),
+    if fits {
+        Ok(())
+    } else {
+        Err(Failure::CredentialElsewhere { provider: name })
     }
 }
 

@@ -68,9 +68,10 @@ impl SessionChange {
 
     /// Returns the session's entry in the list of sessions, as that reader sees it.
     pub const fn overview_for(&self, reader: ReportReader) -> &Bytes {
-        match reader.sees_titles() {
-            true => &self.with_title,
-            false => &self.bare,
+        if reader.sees_titles() {
+            &self.with_title
+        } else {
+            &self.bare
         }
     }
 }

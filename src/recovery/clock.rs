@@ -94,10 +94,11 @@ impl RecoveryClock {
         events: GenerationEvents,
         pace: RecoveryPace,
     ) -> Self {
-        let (before, events) = match events.cleared {
+        let (before, events) = if events.cleared {
             // A prompt of this generation was sent before the clear, so it does not count for the new course.
-            true => (Self::Calm, GenerationEvents::default()),
-            false => (self, events),
+            (Self::Calm, GenerationEvents::default())
+        } else {
+            (self, events)
         };
         let caution = |due, since| Self::Caution { due, since };
         let critical = |left| Self::Critical { left, told: false };

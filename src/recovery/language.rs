@@ -38,9 +38,10 @@ fn detect_language(conversation: &Conversation) -> Language {
     let sizes = messages.map(measure);
     let mut said = sizes.filter(|sizes| sizes.total_chars() > 0);
     let mut chosen = [said.next(), said.next_back()].into_iter().flatten();
-    match chosen.any(|sizes| is_chinese(&sizes)) {
-        true => Language::Chinese,
-        false => Language::English,
+    if chosen.any(|sizes| is_chinese(&sizes)) {
+        Language::Chinese
+    } else {
+        Language::English
     }
 }
 

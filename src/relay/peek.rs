@@ -44,9 +44,12 @@ pub async fn peek_first_event(
     limit: Duration,
     for_content: bool,
 ) -> (Response<Body>, FirstEvent) {
-    let says_nothing = |message: &SseMessage| match for_content {
-        true => format.is_beginning(message),
-        false => format.is_keepalive(message),
+    let says_nothing = |message: &SseMessage| {
+        if for_content {
+            format.is_beginning(message)
+        } else {
+            format.is_keepalive(message)
+        }
     };
     if Decoder::from_headers(answer.headers()).is_some() {
         return (answer, FirstEvent::Unknown);
@@ -125,9 +128,10 @@ mod tests {
             .map(|chunk| Ok(Frame::data(Bytes::from_static(chunk.as_bytes()))))
             .collect();
         let chunks = stream::iter(chunks);
-        let body = match open {
-            true => StreamBody::new(chunks.chain(stream::pending())).boxed_unsync(),
-            false => StreamBody::new(chunks).boxed_unsync(),
+        let body = if open {
+            StreamBody::new(chunks.chain(stream::pending())).boxed_unsync()
+        } else {
+            StreamBody::new(chunks).boxed_unsync()
         };
         Response::new(body)
     }

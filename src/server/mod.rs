@@ -239,9 +239,10 @@ async fn answer_request(
     let mut answer = match handled {
         Ok(answer) => answer,
         Err(failure) => {
-            let failure = match is_local {
-                true => failure,
-                false => failure.without_cause(),
+            let failure = if is_local {
+                failure
+            } else {
+                failure.without_cause()
             };
             body.drain_refused(app.config.server.max_body_bytes).await;
             record.outcome = Some(failure.code());

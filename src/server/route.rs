@@ -91,9 +91,10 @@ impl ClientRoute<'_> {
             Self::Forward { path, .. } => path.strip_prefix('/').unwrap_or(path),
             Self::Ollama { path } => path.trim_start_matches("/../"),
         };
-        match client.may_reach(path) {
-            true => Ok(()),
-            false => Err(Failure::PathNotAllowed),
+        if client.may_reach(path) {
+            Ok(())
+        } else {
+            Err(Failure::PathNotAllowed)
         }
     }
 }

@@ -116,9 +116,12 @@ impl Element {
 /// Whether an answer is so long that no other conversation has it by chance.
 pub(super) fn is_long_answer(conversation: &Conversation, answer: &Item) -> bool {
     // A character takes 12 bytes at most.
-    let count = |raw: &[u8]| match raw.len() < 12 * LONG_ANSWER {
-        true => text::count_chars(raw).unwrap_or(0),
-        false => LONG_ANSWER,
+    let count = |raw: &[u8]| {
+        if raw.len() < 12 * LONG_ANSWER {
+            text::count_chars(raw).unwrap_or(0)
+        } else {
+            LONG_ANSWER
+        }
     };
     let blocks = conversation.blocks_of(answer).iter();
     let texts = blocks.filter_map(|block| match block.kind {
@@ -147,12 +150,11 @@ pub(super) fn is_long_answer(conversation: &Conversation, answer: &Item) -> bool
 pub(super) fn digest_answer(conversation: &Conversation, answer: &Item) -> u128 {
     let calls = conversation.calls_of(answer).iter();
     let bytes = calls.map(|call| call.span.len()).sum::<usize>();
-    match bytes > MAX_ARGUMENTS {
-        true => answer.digest,
-        false => {
-            let calls = u128::from(conversation.digest_calls(answer));
-            xxh3_128(&[answer.short_digest.to_le_bytes(), calls.to_le_bytes()].concat())
-        }
+    if bytes > MAX_ARGUMENTS {
+        answer.digest
+    } else {
+        let calls = u128::from(conversation.digest_calls(answer));
+        xxh3_128(&[answer.short_digest.to_le_bytes(), calls.to_le_bytes()].concat())
     }
 }
 
@@ -164,9 +166,10 @@ fn digest_words(conversation: &Conversation, item: &Item) -> u128 {
     }
     let words = conversation.user_words(item).flat_map(texts::decode_chars);
     let words: String = words.filter(|it| !it.is_whitespace()).collect();
-    match words.is_empty() {
-        true => NO_WORDS,
-        false => xxh3_128(words.as_bytes()),
+    if words.is_empty() {
+        NO_WORDS
+    } else {
+        xxh3_128(words.as_bytes())
     }
 }
 

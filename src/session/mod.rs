@@ -357,9 +357,10 @@ impl Sessions {
                 error.is_newer() && self.newer_state_logged.swap(true, Relaxed)
             }
         };
-        match logged {
-            true => tracing::debug!(session, error = format_error_chain(error), "{message}"),
-            false => tracing::warn!(session, error = format_error_chain(error), "{message}"),
+        if logged {
+            tracing::debug!(session, error = format_error_chain(error), "{message}")
+        } else {
+            tracing::warn!(session, error = format_error_chain(error), "{message}")
         }
     }
 

@@ -83,9 +83,10 @@ fn read_task(raw: &[u8]) -> String {
     let mut parts = TextParts::new(raw, false);
     let words = parts.find_map(|TextPart { words, element }| {
         let is_of_user = |it: &Element| it.owner == Some(ElementOwner::User);
-        match client_text::is_blank(&raw[words.clone()]) {
-            true => element.filter(is_of_user).map(|it| &raw[it.inner]),
-            false => Some(&raw[words.start..]),
+        if client_text::is_blank(&raw[words.clone()]) {
+            element.filter(is_of_user).map(|it| &raw[it.inner])
+        } else {
+            Some(&raw[words.start..])
         }
     });
     let words = client_text::list_user_words(words.unwrap_or_default());

@@ -286,9 +286,10 @@ fn file_closed() -> StoreError {
 }
 
 fn to_store_error(error: rusqlite::Error) -> StoreError {
-    match open::is_damage(&error) {
-        true => StoreError::Damaged,
-        false => StoreError::Unreachable(io::Error::other(error)),
+    if open::is_damage(&error) {
+        StoreError::Damaged
+    } else {
+        StoreError::Unreachable(io::Error::other(error))
     }
 }
 

@@ -215,9 +215,10 @@ pub async fn find_server_fault(config: &StoreConfig) -> Option<String> {
 }
 
 const fn check_bytes(bytes: usize, most: usize) -> Result<(), StoreError> {
-    match bytes <= most {
-        true => Ok(()),
-        false => Err(StoreError::Overlong(bytes)),
+    if bytes <= most {
+        Ok(())
+    } else {
+        Err(StoreError::Overlong(bytes))
     }
 }
 

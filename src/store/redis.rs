@@ -169,10 +169,11 @@ impl RedisStore {
             .arg(self.max_age_ms)
             .arg(self.max_sessions)
             .arg(FORMAT);
-        match self.send_with_version(save, enter).await? {
-            true => Ok(()),
+        if self.send_with_version(save, enter).await? {
+            Ok(())
+        } else {
             // SECURITY: the end users of one account may know each other's session ids.
-            false => Err(StoreError::Foreign),
+            Err(StoreError::Foreign)
         }
     }
 

@@ -114,9 +114,10 @@ fn standard_method(method: &Method) -> Method {
     const STANDARD: [&str; 9] = [
         "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE",
     ];
-    match STANDARD.contains(&method.as_str()) {
-        true => method.clone(),
-        false => Method::from_bytes(b"_OTHER").unwrap_or_default(),
+    if STANDARD.contains(&method.as_str()) {
+        method.clone()
+    } else {
+        Method::from_bytes(b"_OTHER").unwrap_or_default()
     }
 }
 

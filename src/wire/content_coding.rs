@@ -131,9 +131,10 @@ impl Unpacker {
         }
         let step = self.codec.decode_step(&self.input, out)?;
         self.input.advance(step.read);
-        self.state = match step.ended {
-            true => UnpackState::Ended,
-            false => UnpackState::Within,
+        self.state = if step.ended {
+            UnpackState::Ended
+        } else {
+            UnpackState::Within
         };
         self.output_was_full = step.written == out.len() && !step.ended;
         self.bytes_out += step.written;

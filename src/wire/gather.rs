@@ -29,9 +29,10 @@ impl BytesGatherer {
 
     /// All bytes so far.
     pub fn as_bytes(&self) -> &[u8] {
-        match self.all.is_empty() {
-            true => &self.first,
-            false => &self.all,
+        if self.all.is_empty() {
+            &self.first
+        } else {
+            &self.all
         }
     }
 
@@ -49,9 +50,10 @@ impl BytesGatherer {
     }
 
     pub fn finish(self) -> Bytes {
-        match self.all.is_empty() {
-            true => self.first,
-            false => self.all.freeze(),
+        if self.all.is_empty() {
+            self.first
+        } else {
+            self.all.freeze()
         }
     }
 }

@@ -48,17 +48,19 @@ async fn start_model(api: BoundApi, takes_entry: bool) -> ScriptedProvider {
             blocks.push(json!({"type": "tool_use", "id": id, "name": name, "input": input}));
         };
         let offers = tool_names(&body).iter().any(|it| it == "add_reminder");
-        match offers && !String::from_utf8_lossy(&request.body).contains("Saved as") {
-            true => call("add_reminder", json!({"content": "The port is 8443."})),
-            false => call("read_file", json!({"path": "src/main.rs"})),
+        if offers && !String::from_utf8_lossy(&request.body).contains("Saved as") {
+            call("add_reminder", json!({"content": "The port is 8443."}))
+        } else {
+            call("read_file", json!({"path": "src/main.rs"}))
         }
         let mut message = model.answer(api, &verdict, &blocks);
         let (sent, made) = (request.body.len() / 3, 60);
         message["usage"] =
             json!({"input_tokens": sent, "output_tokens": made, "total_tokens": sent + made});
-        match body["stream"] == true {
-            true => stream_of([to_events(api, &message)]),
-            false => vec![answer("200 OK", "", message.to_string())],
+        if body["stream"] == true {
+            stream_of([to_events(api, &message)])
+        } else {
+            vec![answer("200 OK", "", message.to_string())]
         }
     })
     .await

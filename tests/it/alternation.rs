@@ -44,9 +44,10 @@ async fn strict_model(
 ) -> (RunningModel, Arc<AtomicUsize>) {
     let refused = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&refused);
-    let up = ModelSetup::new(WINDOW).start(move |heard| match template(heard.messages()) {
-        true => mind(heard),
-        false => {
+    let up = ModelSetup::new(WINDOW).start(move |heard| {
+        if template(heard.messages()) {
+            mind(heard)
+        } else {
             count.fetch_add(1, Ordering::SeqCst);
             ModelReply::Fails(400, REFUSAL)
         }
@@ -141,10 +142,11 @@ async fn an_alternating_conversation_is_never_refused_by_a_strict_template() {
                     play_session(alternates_strictly, manner, chats, stream, threshold).await;
                 let case = format!("{manner:?}, chats: {chats}, stream: {stream}, {threshold}");
                 assert_eq!((played.refused, played.overflows), (0, 0), "{case}");
-                let met = match threshold < 1.0 {
+                let met = if threshold < 1.0 {
                     // A caution prompt waits for the summary, which makes it unnecessary.
-                    true => &["compacted"][..],
-                    false => &["caution", "critical", "course"],
+                    &["compacted"][..]
+                } else {
+                    &["caution", "critical", "course"]
                 };
                 for what in met {
                     assert!(played.has_action(what), "{case}: no {what}");
@@ -162,9 +164,10 @@ async fn a_template_that_leaves_out_tool_steps_refuses_one_prompt_at_most() {
             let played = play_session(template, manner, false, stream, threshold).await;
             let case = format!("{manner:?}, stream: {stream}, {threshold}");
             assert!(played.refused <= 1, "{case}: {}", played.refused);
-            let met = match threshold < 1.0 {
-                true => &["compacted"][..],
-                false => &["caution", "critical", "course"],
+            let met = if threshold < 1.0 {
+                &["compacted"][..]
+            } else {
+                &["caution", "critical", "course"]
             };
             for what in met {
                 assert!(played.has_action(what), "{case}: no {what}");

@@ -67,9 +67,12 @@ impl Client {
             );
             return;
         }
-        list.extend(texts.iter().map(|text| match is_responses {
-            true => user_entry(text),
-            false => json!({"role": "user", "content": text}),
+        list.extend(texts.iter().map(|text| {
+            if is_responses {
+                user_entry(text)
+            } else {
+                json!({"role": "user", "content": text})
+            }
         }));
     }
 }

@@ -65,9 +65,12 @@ async fn a_provider_that_closes_kept_connections_costs_no_request() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_request_on_a_new_connection_is_never_resent() {
     let dies = |seen: &ReceivedRequest| String::from_utf8_lossy(&seen.body).contains("dies");
-    let up = ScriptedProvider::start_answering(move |seen| match dies(seen) {
-        true => vec![ProviderStep::Close],
-        false => vec![answer("200 OK", "", COMPLETION)],
+    let up = ScriptedProvider::start_answering(move |seen| {
+        if dies(seen) {
+            vec![ProviderStep::Close]
+        } else {
+            vec![answer("200 OK", "", COMPLETION)]
+        }
     })
     .await;
     let proxy = up.proxy().start().await;

@@ -97,9 +97,12 @@ impl Talk {
                 .find(|(key, _)| *key == name)
                 .map(|(_, value)| value.to_owned())
         };
-        let told = |name: &str| match self.stream {
-            true => comment(name),
-            false => header(name),
+        let told = |name: &str| {
+            if self.stream {
+                comment(name)
+            } else {
+                header(name)
+            }
         };
         assert!(!self.stream || text.ends_with(DONE), "{text}");
         let session = header("session").unwrap();

@@ -43,9 +43,10 @@ fn answer_anything(request: &ReceivedRequest) -> Vec<ProviderStep> {
         "content": [{"type": "text", "text": "Hello."}], "stop_reason": "end_turn",
         "usage": {"input_tokens": 5, "output_tokens": 2},
     });
-    let body = match request.line.contains("/messages") {
-        true => message.to_string(),
-        false => COMPLETION.to_owned(),
+    let body = if request.line.contains("/messages") {
+        message.to_string()
+    } else {
+        COMPLETION.to_owned()
     };
     vec![answer("200 OK", "", &body)]
 }

@@ -199,9 +199,10 @@ async fn a_refusal_for_dense_reasoning_leaves_the_rest() {
             let mut entries = Vec::new();
             for nth in 0..18 {
                 entries.push(says("user", &words(180, nth)));
-                match nth == place {
-                    true => entries.extend(sealed_answer(path, 16_000)),
-                    false => entries.push(says("assistant", "Well.")),
+                if nth == place {
+                    entries.extend(sealed_answer(path, 16_000))
+                } else {
+                    entries.push(says("assistant", "Well."))
                 }
             }
             entries.push(says("user", "Go on."));

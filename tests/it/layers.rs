@@ -193,9 +193,10 @@ fn keys_of_wire_formats_are_in_the_folder_format_only() {
             if !has_key(&code(&fs::read_to_string(&file).unwrap())) {
                 continue;
             }
-            match name.starts_with("provider/simulated/") {
-                true => simulated += 1,
-                false => drop(astray.insert(name)),
+            if name.starts_with("provider/simulated/") {
+                simulated += 1;
+            } else {
+                astray.insert(name);
             }
         }
     }

@@ -224,9 +224,12 @@ async fn the_proxys_own_key_is_one_account() {
 async fn a_refusal_below_what_was_answered_teaches_its_session() {
     let without_numbers =
         |_: u32, _: u64| refuse(400, "invalid_request", "context window exceeds limit");
-    let small_host = |seen: &ReceivedRequest| match says(seen, "I am small") {
-        true => SMALL,
-        false => CLAIMED,
+    let small_host = |seen: &ReceivedRequest| {
+        if says(seen, "I am small") {
+            SMALL
+        } else {
+            CLAIMED
+        }
     };
     for format in FORMATS {
         for refusal in [refuse_as_openai as fn(u32, u64) -> _, without_numbers] {
@@ -263,9 +266,12 @@ async fn one_host_of_a_router_says_nothing_of_the_others() {
         let error = json!({"error": {"message": message, "code": 400, "metadata": {"provider_name": "Tiny"}}});
         vec![answer("400 Bad Request", "", error.to_string())]
     };
-    let hosts = |seen: &ReceivedRequest| match says(seen, "I am small") {
-        true => SMALL,
-        false => CLAIMED,
+    let hosts = |seen: &ReceivedRequest| {
+        if says(seen, "I am small") {
+            SMALL
+        } else {
+            CLAIMED
+        }
     };
     for format in FORMATS {
         for (profile, refusal) in [

@@ -261,13 +261,12 @@ async fn a_model_is_told_that_its_reminder_may_be_lost() {
     let up = ScriptedProvider::start_answering(|seen| {
         let asked: Value = serde_json::from_slice(&seen.body).unwrap();
         let messages = asked["messages"].as_array().unwrap();
-        let message = match messages.last().unwrap()["role"] == "tool" {
-            true => json!({"role": "assistant", "content": "Well."}),
-            false => {
-                let function = json!({"name": "add_reminder", "arguments": "{\"content\":\"a\"}"});
-                let call = json!({"id": "own_1", "type": "function", "function": function});
-                json!({"role": "assistant", "content": null, "tool_calls": [call]})
-            }
+        let message = if messages.last().unwrap()["role"] == "tool" {
+            json!({"role": "assistant", "content": "Well."})
+        } else {
+            let function = json!({"name": "add_reminder", "arguments": "{\"content\":\"a\"}"});
+            let call = json!({"id": "own_1", "type": "function", "function": function});
+            json!({"role": "assistant", "content": null, "tool_calls": [call]})
         };
         let usage = json!({"prompt_tokens": 1_000, "completion_tokens": 1});
         let choice = json!({"index": 0, "message": message, "finish_reason": "stop"});

@@ -459,9 +459,10 @@ async fn a_model_may_be_named_in_the_path() {
 async fn a_setting_for_a_name_names_its_provider() {
     let answers = |seen: &ReceivedRequest| {
         let is_broken = String::from_utf8_lossy(&seen.body).contains("\"broken\"");
-        vec![match is_broken {
-            true => answer("503 Service Unavailable", "", "{}"),
-            false => answer("200 OK", "", COMPLETION),
+        vec![if is_broken {
+            answer("503 Service Unavailable", "", "{}")
+        } else {
+            answer("200 OK", "", COMPLETION)
         }]
     };
     let anthropic = ScriptedProvider::start_answering(answers).await;

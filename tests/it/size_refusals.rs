@@ -38,9 +38,10 @@ async fn proxy_before(up: &ScriptedProvider) -> RunningProxy {
 #[tokio::test]
 async fn a_413_without_a_word_is_about_bytes() {
     let up = ScriptedProvider::start_answering(|seen: &ReceivedRequest| {
-        vec![match seen.body.len() > 100_000 {
-            true => answer("413 No", "", ""),
-            false => answer("200 OK", "", GOOD),
+        vec![if seen.body.len() > 100_000 {
+            answer("413 No", "", "")
+        } else {
+            answer("200 OK", "", GOOD)
         }]
     })
     .await;

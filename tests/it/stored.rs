@@ -110,9 +110,10 @@ fn all_of(folder: &Path) -> Bytes {
     let mut all = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => all.extend_from_slice(&all_of(&path)),
-            false => all.extend_from_slice(&fs::read(path).unwrap()),
+        if path.is_dir() {
+            all.extend_from_slice(&all_of(&path))
+        } else {
+            all.extend_from_slice(&fs::read(path).unwrap())
         }
     }
     all.into()

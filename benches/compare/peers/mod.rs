@@ -246,9 +246,10 @@ fn target() -> PathBuf {
 /// An installed file under `target/peers`.
 fn installed(path: &str) -> io::Result<PathBuf> {
     let file = target().join("peers").join(path);
-    match file.exists() {
-        true => Ok(file),
-        false => Err(io_failure("not installed")),
+    if file.exists() {
+        Ok(file)
+    } else {
+        Err(io_failure("not installed"))
     }
 }
 

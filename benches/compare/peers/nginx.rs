@@ -7,9 +7,10 @@ use super::{PeerFolder, Setup, Speed, program, version};
 
 pub(super) fn setup(place: &PeerFolder) -> io::Result<Setup> {
     let nginx = program("nginx")?;
-    let user = match rustix::process::getuid().is_root() {
-        true => "user root;",
-        false => "",
+    let user = if rustix::process::getuid().is_root() {
+        "user root;"
+    } else {
+        ""
     };
     let PeerFolder {
         address,

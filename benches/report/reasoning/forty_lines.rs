@@ -50,9 +50,10 @@ impl FortyLines {
         while deep > shallow + 1 {
             self.cut = usize::midpoint(shallow, deep);
             let sent = self.apply(body, list, setting.past);
-            match cache.count(&setting.read(&sent, made)) > window / 2 {
-                true => shallow = self.cut,
-                false => deep = self.cut,
+            if cache.count(&setting.read(&sent, made)) > window / 2 {
+                shallow = self.cut
+            } else {
+                deep = self.cut
             }
         }
         self.cut = deep;

@@ -44,9 +44,10 @@ impl NativeClearing {
             let (mut shallow, mut deep) = (self.cleared, most);
             while deep > shallow + 1 {
                 let middle = usize::midpoint(shallow, deep);
-                match count(&self.steps, middle) > window / 2 {
-                    true => shallow = middle,
-                    false => deep = middle,
+                if count(&self.steps, middle) > window / 2 {
+                    shallow = middle
+                } else {
+                    deep = middle
                 }
             }
             self.cleared = deep;

@@ -22,9 +22,10 @@ pub(super) fn thought(nth: usize) -> String {
 pub(super) fn add_thinking(mut body: Value, signatures: &[String]) -> Value {
     let mut nth = 0;
     let is_messages = body["messages"].is_array();
-    let cap = match is_messages {
-        true => "max_tokens",
-        false => "max_output_tokens",
+    let cap = if is_messages {
+        "max_tokens"
+    } else {
+        "max_output_tokens"
     };
     body[cap] = ANSWER_CAP.into();
     if is_messages {

@@ -81,9 +81,10 @@ pub(super) fn count_attempts(metrics: &Metrics, provider: &str) -> BTreeMap<&'st
 /// Configured and discovered models, and requested models without a known window, by provider.
 fn list_models(app: &App, requester: &Requester) -> BTreeMap<String, Vec<ModelView>> {
     // Other names of models are texts of some client.
-    let requested = match requester.can_read_metrics() {
-        true => app.registry.list_reported(),
-        false => Vec::new(),
+    let requested = if requester.can_read_metrics() {
+        app.registry.list_reported()
+    } else {
+        Vec::new()
     };
     let mut all: BTreeMap<String, OfferedModel> = BTreeMap::new();
     let offered = app.registry.list_offered_models();

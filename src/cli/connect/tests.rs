@@ -366,10 +366,11 @@ proptest! {
     /// Whatever is in a file, it is there again, byte for byte, and so is its absence.
     #[test]
     fn disconnect_brings_every_byte_back(text in any_file(), is_json in any::<bool>()) {
-        let (client, name) = match is_json {
-            true => ("claude-code", ".claude/settings.json"),
-            false => ("codex", ".codex/config.toml"),
-        };
+        let (client, name) = if is_json {
+("claude-code", ".claude/settings.json")
+} else {
+("codex", ".codex/config.toml")
+};
         let home = Home::new();
         if let Some(text) = &text {
             home.put(name, text);

@@ -108,9 +108,10 @@ impl DemoReport {
         }
         // What is too long for the line stands below it.
         let fits = |columns: usize| line.chars().count() + 2 + rest.chars().count() <= columns;
-        let gap = match self.columns.is_none_or(fits) {
-            true => "  ",
-            false => "\n       ",
+        let gap = if self.columns.is_none_or(fits) {
+            "  "
+        } else {
+            "\n       "
         };
         line += gap;
         line += &rest;

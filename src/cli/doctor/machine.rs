@@ -38,10 +38,13 @@ pub(super) enum Listener {
 pub(super) async fn find_listener(address: SocketAddr) -> Listener {
     match TcpListener::bind(address) {
         Ok(_) => Listener::Nobody,
-        Err(error) if error.kind() == ErrorKind::AddrInUse => match is_plimsoll(address).await {
-            true => Listener::Plimsoll,
-            false => Listener::Another,
-        },
+        Err(error) if error.kind() == ErrorKind::AddrInUse => {
+            if is_plimsoll(address).await {
+                Listener::Plimsoll
+            } else {
+                Listener::Another
+            }
+        }
         Err(error) => Listener::Unusable(error.to_string()),
     }
 }

@@ -131,9 +131,10 @@ impl WrittenSettings {
     /// Fails with all problems at once. A variable that a setting names and that is not set is one.
     pub(crate) fn check(self, environment: &Environment) -> Result<LoadedConfig, Problems> {
         let loaded = self.check_values(environment)?;
-        match loaded.unset_variables.is_empty() {
-            true => Ok(loaded),
-            false => Err(Problems(loaded.unset_variables)),
+        if loaded.unset_variables.is_empty() {
+            Ok(loaded)
+        } else {
+            Err(Problems(loaded.unset_variables))
         }
     }
 

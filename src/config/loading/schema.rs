@@ -85,9 +85,10 @@ impl SettingsSchema {
     /// The texts that a key may have, or the entries of its list.
     pub(super) fn note_choices(&mut self, path: &[String], choices: &[&str]) {
         let node = self.node(path);
-        let place = match node["type"] == "array" {
-            true => &mut node["items"]["enum"],
-            false => &mut node["enum"],
+        let place = if node["type"] == "array" {
+            &mut node["items"]["enum"]
+        } else {
+            &mut node["enum"]
         };
         *place = json!(choices);
     }

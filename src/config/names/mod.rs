@@ -403,9 +403,10 @@ impl ModelNames {
 fn write_first_settings(model: &str) -> String {
     let known = write_known_sections();
     // What stands before a slash would be taken for one of the two.
-    let own = match model.contains('/') {
-        true => format!("\n[models.{model:?}]\nprovider = \"mine\""),
-        false => String::new(),
+    let own = if model.contains('/') {
+        format!("\n[models.{model:?}]\nprovider = \"mine\"")
+    } else {
+        String::new()
     };
     format!(
         "Without settings, this proxy serves the models of Anthropic and OpenAI only. To serve another, write these lines \

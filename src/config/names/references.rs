@@ -88,9 +88,10 @@ fn check_model(
         };
         note_dangling_name(s, &["models", name, "deployments"], wanted, result);
     }
-    let served = match has_star {
-        true => Vec::new(),
-        false => list_served_models(names, name, model.provider.as_deref()),
+    let served = if has_star {
+        Vec::new()
+    } else {
+        list_served_models(names, name, model.provider.as_deref())
     };
     let fallbacks = model.fallback.iter().map(|other| ("fallback", other));
     let larger = model.larger.iter().map(|other| ("larger", other));

@@ -124,9 +124,10 @@ impl Prompts {
     fn replace_text(&mut self, index: usize, text: &str) -> Result<(), String> {
         let text = text.trim_start_matches('\u{FEFF}').trim();
         let (_, built_in) = BUILT_IN[index];
-        let max_chars = match built_in.contains(COURSE) {
-            true => MAX_HEAD_CHARS,
-            false => MAX_CHARS,
+        let max_chars = if built_in.contains(COURSE) {
+            MAX_HEAD_CHARS
+        } else {
+            MAX_CHARS
         };
         if text.is_empty() {
             return Err("is empty; write a text, or remove it for the built-in one".to_owned());
@@ -192,9 +193,10 @@ mod tests {
             let max_chars = if english { 620 } else { 260 };
             let chars = text.trim().chars().count();
             assert!(chars <= max_chars, "{name}: {chars} characters");
-            for needed in match english {
-                true => ["context guard between client and model", "not", "no"],
-                false => ["守护程序", "不是用户所说", "不是新的请求，也不是新任务"],
+            for needed in if english {
+                ["context guard between client and model", "not", "no"]
+            } else {
+                ["守护程序", "不是用户所说", "不是新的请求，也不是新任务"]
             } {
                 let found = text.to_lowercase().contains(needed);
                 assert!(found, "{name}: no {needed:?}");

@@ -462,9 +462,10 @@ fn results_that_clients_write_as_texts_are_part_of_the_step() {
             let units = split_units(&conversation);
             let kinds: Vec<UnitKind> = units.iter().map(|unit| unit.kind).collect();
             use UnitKind::{Assistant, Step, User};
-            match expected {
-                true => assert_eq!(kinds, [User, Step, Assistant], "{texts:?}"),
-                false => assert_eq!(kinds, [User, Assistant, User, Assistant], "{texts:?}"),
+            if expected {
+                assert_eq!(kinds, [User, Step, Assistant], "{texts:?}")
+            } else {
+                assert_eq!(kinds, [User, Assistant, User, Assistant], "{texts:?}")
             }
         }
     }

@@ -49,9 +49,10 @@ impl ModelAnswer {
             says_all &= is_call || found.is_empty();
         }
         for (before, is_call) in found {
-            match is_call {
-                true => places.calls.push(seen - before),
-                false => places.text = Some(seen - before),
+            if is_call {
+                places.calls.push(seen - before)
+            } else {
+                places.text = Some(seen - before)
             }
         }
         (!says_all).then_some(places)

@@ -56,9 +56,10 @@ impl VisibleText {
             self.preceding = self.text_so_far(summarizer);
         }
         self.record_text(&text, summarizer);
-        match needs_separator {
-            true => [SEPARATOR, &text].concat().into(),
-            false => text,
+        if needs_separator {
+            [SEPARATOR, &text].concat().into()
+        } else {
+            text
         }
     }
 

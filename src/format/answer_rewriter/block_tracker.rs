@@ -113,9 +113,10 @@ impl BlockTracker {
 
     /// Who gets a call of the tool of this name.
     fn call_fate(&self, name: &[u8]) -> BlockFate {
-        match self.is_proxy_tool(name) {
-            true => BlockFate::Removed,
-            false => BlockFate::Client,
+        if self.is_proxy_tool(name) {
+            BlockFate::Removed
+        } else {
+            BlockFate::Client
         }
     }
 

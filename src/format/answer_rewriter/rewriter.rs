@@ -72,9 +72,10 @@ impl<A: BlockAnswer> FormatRewriter<A> {
             let visible = self.joined.visible.answer_chars();
             package.before_chars = package.before_chars.min(visible);
         }
-        let (message, proxy_calls) = match proxy_calls > 0 || package.is_some() {
-            true => self.current.assemble(),
-            false => Default::default(),
+        let (message, proxy_calls) = if proxy_calls > 0 || package.is_some() {
+            self.current.assemble()
+        } else {
+            Default::default()
         };
         ModelAnswer {
             message: message.into(),

@@ -66,8 +66,9 @@ pub(in crate::format) fn ask_for_text(
 
 /// The name of the answer cap for a provider of which nothing else is known.
 pub(super) const fn usual_cap(limit: AnswerLimit) -> &'static str {
-    match limit.names_completion_cap {
-        true => CAPS[0],
-        false => CAPS[1],
+    if limit.names_completion_cap {
+        CAPS[0]
+    } else {
+        CAPS[1]
     }
 }

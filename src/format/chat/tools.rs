@@ -19,9 +19,10 @@ pub(in crate::format) fn read_client_tools(
             let mut strict = functions
                 .map(|function| function.strict == Some(true))
                 .peekable();
-            match strict.peek().is_some() && strict.all(|strict| strict) {
-                true => ToolForm::ChatStrictTools,
-                false => ToolForm::ChatTools,
+            if strict.peek().is_some() && strict.all(|strict| strict) {
+                ToolForm::ChatStrictTools
+            } else {
+                ToolForm::ChatTools
             }
         }
     };

@@ -52,9 +52,10 @@ pub(in crate::format) fn reduce_answer(said: &ModelAnswer, max_argument_bytes: u
 /// A call without its arguments.
 pub(in crate::format) fn write_empty_call(call: &ProxyToolCall) -> Value {
     let function = json!({"name": &*call.name, "arguments": "{}"});
-    match call.legacy {
-        true => function,
-        false => json!({"id": &*call.id, "type": "function", "function": function}),
+    if call.legacy {
+        function
+    } else {
+        json!({"id": &*call.id, "type": "function", "function": function})
     }
 }
 
@@ -70,9 +71,10 @@ pub(in crate::format) fn mend_call(call: &ProxyToolCall, json: &mut Value) {
 }
 
 pub(in crate::format) fn result_item(call: &ProxyToolCall, text: &str) -> Box<str> {
-    let message = match call.legacy {
-        true => json!({"role": "function", "name": &*call.name, "content": text}),
-        false => json!({"role": "tool", "tool_call_id": &*call.id, "content": text}),
+    let message = if call.legacy {
+        json!({"role": "function", "name": &*call.name, "content": text})
+    } else {
+        json!({"role": "tool", "tool_call_id": &*call.id, "content": text})
     };
     message.to_string().into()
 }
@@ -90,9 +92,10 @@ pub(in crate::format) fn text_request(request: &TextRequest<'_>) -> Bytes {
 /// ever.
 pub(in crate::format) fn empty_answer(streamed: bool, model: &str, usage: Option<Usage>) -> Bytes {
     let empty_message = json!({"role": "assistant", "content": ""});
-    let (object, member, message) = match streamed {
-        true => ("chat.completion.chunk", "delta", json!({})),
-        false => ("chat.completion", "message", empty_message),
+    let (object, member, message) = if streamed {
+        ("chat.completion.chunk", "delta", json!({}))
+    } else {
+        ("chat.completion", "message", empty_message)
     };
     let mut body: Value = json!({
         "id": "chatcmpl-plimsoll", "object": object, "created": 0, "model": model,
@@ -107,8 +110,9 @@ pub(in crate::format) fn empty_answer(streamed: bool, model: &str, usage: Option
         body["usage"] =
             json!({"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens});
     }
-    match streamed {
-        true => Bytes::from(format!("data: {body}\n\ndata: [DONE]\n\n")),
-        false => Bytes::from(body.to_string()),
+    if streamed {
+        Bytes::from(format!("data: {body}\n\ndata: [DONE]\n\n"))
+    } else {
+        Bytes::from(body.to_string())
     }
 }

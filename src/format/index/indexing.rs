@@ -41,10 +41,7 @@ pub(in crate::format) fn classify_failure(body: &[u8], failure: &IndexFailure) -
 
 /// The beginning of the JSON, after a byte order mark.
 pub(in crate::format) fn find_json_start(body: &[u8]) -> usize {
-    match body.starts_with(BOM) {
-        true => BOM.len(),
-        false => 0,
-    }
+    if body.starts_with(BOM) { BOM.len() } else { 0 }
 }
 
 pub(in crate::format) fn add_field(
@@ -72,11 +69,12 @@ pub(in crate::format) fn check_item_count(
     more: usize,
 ) -> Result<(), IndexFailure> {
     let count = found.items.len() + found.calls.len() + found.blocks.len() + more;
-    match count + found.annotations.len() > MAX_ITEMS {
-        true => Err(IndexFailure::Shape(
+    if count + found.annotations.len() > MAX_ITEMS {
+        Err(IndexFailure::Shape(
             "more than 262,144 messages, calls, parts and annotations",
-        )),
-        false => Ok(()),
+        ))
+    } else {
+        Ok(())
     }
 }
 
@@ -125,17 +123,19 @@ pub(in crate::format) fn read_content<'a, P>(
         parts.push(read_part(scan, parts.len())?);
         Ok::<_, IndexFailure>(())
     })?;
-    Ok(match all_objects {
-        true => ReadContent::Parts(list, parts),
-        false => ReadContent::Plain(Content::Other(list)),
+    Ok(if all_objects {
+        ReadContent::Parts(list, parts)
+    } else {
+        ReadContent::Plain(Content::Other(list))
     })
 }
 
 /// A key spelled with escapes could hide one that the proxy acts upon.
 pub(in crate::format) const fn check_plain_key(key: JsonString) -> Result<(), IndexFailure> {
-    match key.has_escapes {
-        true => Err(IndexFailure::Shape("an escaped key in a message")),
-        false => Ok(()),
+    if key.has_escapes {
+        Err(IndexFailure::Shape("an escaped key in a message"))
+    } else {
+        Ok(())
     }
 }
 

@@ -33,7 +33,7 @@ const MAX_BYTES: usize = 16 << 20;
 /// Bytes of one prefix; a longer one is not kept.
 const MAX_PREFIX_BYTES: usize = MAX_BYTES / 4;
 /// A prefix that was not used for so long goes when another one is looked up or kept.
-const MAX_IDLE: Duration = Duration::from_mins(10);
+const MAX_IDLE: Duration = Duration::from_secs(600);
 /// Keys of cache markers. A client moves its markers on, so that the next request spells an entry with one in another way.
 const MARKER_KEYS: [&[u8]; 2] = [b"cache_control", b"prompt_cache_breakpoint"];
 

@@ -149,9 +149,10 @@ impl<'a> FoundValues<'a> {
         let is_long = raw.len() >= LEAST_BASE64;
         if is_long && (key.starts_with(b"encrypted") || key == b"signature") {
             // The model reads no signature, and in an answer not the encrypted content of a page that the server found.
-            let sizes = match self.author == Author::Model || key == b"signature" {
-                true => TextSizes::default(),
-                false => measure_sealed(text),
+            let sizes = if self.author == Author::Model || key == b"signature" {
+                TextSizes::default()
+            } else {
+                measure_sealed(text)
             };
             self.add(text, MediumKind::Beside(Box::new(sizes)));
         } else if let Some(kind) = tell_kind(raw) {

@@ -56,9 +56,10 @@ fn find_marker(body: &[u8], scan: &mut JsonScanner<'_>, level: u32) -> Result<bo
         })?,
         Some(b'{') if level < MAX_MARKED_LEVEL => scan.walk_object(|scan, key| {
             let key = key.raw_bytes(body);
-            found |= match MARKED_LISTS.contains(&key) {
-                true => find_marker(body, scan, level + 1)?,
-                false => scan.take_value().map(|_| key == MARKER_KEY.as_bytes())?,
+            found |= if MARKED_LISTS.contains(&key) {
+                find_marker(body, scan, level + 1)?
+            } else {
+                scan.take_value().map(|_| key == MARKER_KEY.as_bytes())?
             };
             Ok::<_, MalformedJson>(())
         })?,

@@ -303,9 +303,10 @@ impl Conversation {
         let [new, old] = by_format!(self.format,
             Chat => chat::request::CAPS;
             else Messages | Responses => return);
-        let (wanted, other) = match profile.names_completion_cap {
-            true => (new, old),
-            false => (old, new),
+        let (wanted, other) = if profile.names_completion_cap {
+            (new, old)
+        } else {
+            (old, new)
         };
         let Some(refused) = self.find_field(other) else {
             return;
@@ -315,12 +316,11 @@ impl Conversation {
         // The other cap is removed: some APIs refuse its name whatever its value is. If two caps are set, then the guard
         // and the newer engines use the newer one.
         let is_sent = is_set(refused) && (other == new || !taken.is_some_and(is_set));
-        let surplus = match is_sent {
-            true => {
-                edits.replace(refused.key.span, *wanted);
-                taken
-            }
-            false => Some(refused),
+        let surplus = if is_sent {
+            edits.replace(refused.key.span, *wanted);
+            taken
+        } else {
+            Some(refused)
         };
         if let Some(surplus) = surplus {
             remove_members(&self.fields, edits, |it| it.value == surplus.value);

@@ -61,9 +61,10 @@ impl Conversation {
                 _ => {}
             }
         }
-        match message.span.start < self.unread_reasoning {
-            true => has_any.then(TextSizes::default),
-            false => has_any.then_some(sizes),
+        if message.span.start < self.unread_reasoning {
+            has_any.then(TextSizes::default)
+        } else {
+            has_any.then_some(sizes)
         }
     }
 

@@ -212,9 +212,10 @@ mod tests {
     };
 
     fn add(model: &str, body: &str, was_refused: bool) -> String {
-        let filling = match was_refused {
-            true => AnswerFilling::All,
-            false => AnswerFilling::ByName,
+        let filling = if was_refused {
+            AnswerFilling::All
+        } else {
+            AnswerFilling::ByName
         };
         let conversation = Format::Chat
             .index_body(Bytes::from(body.to_owned()))

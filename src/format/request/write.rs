@@ -130,11 +130,12 @@ impl Format {
 
     /// A call of the next request; arguments above `max_argument_bytes` are left out.
     pub fn write_call(self, call: &ProxyToolCall, max_argument_bytes: usize) -> Cow<'_, str> {
-        match call.is_overlong(max_argument_bytes) {
-            true => in_format!(self, write::write_empty_call(call))
+        if call.is_overlong(max_argument_bytes) {
+            in_format!(self, write::write_empty_call(call))
                 .to_string()
-                .into(),
-            false => Cow::Borrowed(&call.json),
+                .into()
+        } else {
+            Cow::Borrowed(&call.json)
         }
     }
 
@@ -155,10 +156,11 @@ impl Format {
                 continue;
             }
             let mended = mended.to_string();
-            said.message = match said.message.contains(&*call.json) {
-                true => said.message.replacen(&*call.json, &mended, 1).into(),
+            said.message = if said.message.contains(&*call.json) {
+                said.message.replacen(&*call.json, &mended, 1).into()
+            } else {
                 // The calls go back without what the model said beside them.
-                false => Box::default(),
+                Box::default()
             };
             call.json = mended.into();
         }

@@ -126,10 +126,7 @@ impl OutputItem {
 
     /// Returns the texts of a message. Reasoning has no such texts.
     fn message_texts(&self) -> &[JsonString] {
-        match self.is_message() {
-            true => &self.texts,
-            false => &[],
-        }
+        if self.is_message() { &self.texts } else { &[] }
     }
 
     const fn is_message(&self) -> bool {

@@ -210,9 +210,10 @@ impl SessionKnowledge {
     /// How many tokens caps and shares count for a raw token. If a cache may hold an earlier prompt, the scale stays as it
     /// was, so that the front of the prompt does not change; only a count far above it changes the scale.
     pub(in crate::guard) fn token_scale(&self) -> TokenScale {
-        match self.messages == 0 || self.is_cold {
-            true => self.calibration.to_scale(),
-            false => self.calibration.hold_scale(self.kept_memory().scale),
+        if self.messages == 0 || self.is_cold {
+            self.calibration.to_scale()
+        } else {
+            self.calibration.hold_scale(self.kept_memory().scale)
         }
     }
 
@@ -276,9 +277,10 @@ impl SessionKnowledge {
         };
         let resets =
             self.leaves_out_reasoning.is_some() || (!changes.are_none(&self.history) && differs());
-        let epoch = match resets {
-            true => self.find_next_answer(conversation),
-            false => self.history.epoch.max(replayed),
+        let epoch = if resets {
+            self.find_next_answer(conversation)
+        } else {
+            self.history.epoch.max(replayed)
         };
         changes.to_history(epoch, replayed.place)
     }

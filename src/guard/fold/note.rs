@@ -182,9 +182,10 @@ impl<'a> Note<'a> {
 
     /// Raw tokens of the preface, of which the ledger takes `ledger`.
     pub(in crate::guard) fn weigh(&self, ledger: u32) -> u32 {
-        match self.stands_always() || self.has_folds {
-            true => self.preface.saturating_add(ledger),
-            false => 0,
+        if self.stands_always() || self.has_folds {
+            self.preface.saturating_add(ledger)
+        } else {
+            0
         }
     }
 

@@ -36,9 +36,10 @@ pub(in crate::guard) fn apply_fold(
     stands_always: bool,
 ) -> AppliedFold {
     let mut removed = RemovedUnits::from_fold(view, folded);
-    let place = match removed.has_any() || stands_always {
-        true => removed.choose_place(),
-        false => PrefacePlace::default(),
+    let place = if removed.has_any() || stands_always {
+        removed.choose_place()
+    } else {
+        PrefacePlace::default()
     };
     let item = place.author.map(OutlineItem::Injected);
     let preface_item = item.map(|item| (removed.count_messages_before_preface(), item));

@@ -193,9 +193,10 @@ impl SentChanges {
             this.edits.push(SentChange { place, digest });
         }
         this.edits.sort_by_key(|change| change.place);
-        this.head = match head.is_empty() {
-            true => 0,
-            false => head.finish() as u64,
+        this.head = if head.is_empty() {
+            0
+        } else {
+            head.finish() as u64
         };
         this
     }

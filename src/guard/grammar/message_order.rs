@@ -102,9 +102,10 @@ impl OrderInMaking<'_> {
         let role = |item: OutlineItem| item.role(self.conversation);
         let is_accepted = matches!(self.last.map(role), Some(Author::User | Author::Tool))
             && matches!(next.map(role), None | Some(Author::Model));
-        let first = match is_accepted {
-            true => 0,
-            false => self.find_untouched(next),
+        let first = if is_accepted {
+            0
+        } else {
+            self.find_untouched(next)
         };
         for from in self.waiting.drain(first..) {
             if let Some(OutlineItem::Client(behind)) = self.last
@@ -128,9 +129,10 @@ impl OrderInMaking<'_> {
             Some(_) => false,
             None => after == self.conversation.items.len(),
         };
-        match was_next {
-            true => self.waiting.partition_point(|&at| at < before),
-            false => self.waiting.len(),
+        if was_next {
+            self.waiting.partition_point(|&at| at < before)
+        } else {
+            self.waiting.len()
         }
     }
 }

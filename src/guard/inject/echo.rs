@@ -60,9 +60,10 @@ pub(in crate::guard) fn edit_echo(
     let repeated = RepeatedBlocks::find(conversation, message, before.unwrap_or_default());
     let repeated = repeated.keep_last();
     echo.spared = repeated.count_tokens(weights);
-    let repeated = match drops_reasoning {
-        true => repeated.with_all_reasoning(),
-        false => repeated,
+    let repeated = if drops_reasoning {
+        repeated.with_all_reasoning()
+    } else {
+        repeated
     };
     let reasoning = conversation.format.rules().reasoning;
     if drops_reasoning && (repeated.are_all() || reasoning.is_beside_blocks()) {
@@ -177,9 +178,10 @@ impl Echo {
         let message = &conversation.items[at];
         let client_calls = conversation.calls_of(message);
         for (nth, InjectedCall { before, json }) in calls.iter().enumerate() {
-            let json = match self.drops_ids {
-                true => conversation.format.without_reasoning(json),
-                false => Cow::Borrowed(&**json),
+            let json = if self.drops_ids {
+                conversation.format.without_reasoning(json)
+            } else {
+                Cow::Borrowed(&**json)
             };
             if let Some(&behind) = places.calls.get(nth) {
                 let behind_calls = client_calls.len() - (*before as usize).min(client_calls.len());
@@ -211,15 +213,12 @@ impl Echo {
     ) {
         let block = removed.conversation.format.text_in_answer(escaped);
         let calls = removed.count_calls_behind(behind);
-        match removed.insert_block(behind, calls, &block, &mut self.edits) {
-            true => {
-                let tokens = weights.count_json_tokens(escaped.as_bytes());
-                self.tokens = self.tokens.saturating_add(tokens);
-            }
-            false => {
-                self.moved = true;
-                self.left_out += 1;
-            }
+        if removed.insert_block(behind, calls, &block, &mut self.edits) {
+            let tokens = weights.count_json_tokens(escaped.as_bytes());
+            self.tokens = self.tokens.saturating_add(tokens);
+        } else {
+            self.moved = true;
+            self.left_out += 1;
         }
     }
 
@@ -259,9 +258,10 @@ impl Echo {
         let joined: String = added.iter().map(|(_, text)| *text).collect();
         let joined = [(0, joined.as_str())];
         // A null is replaced with one string, so the texts are joined.
-        let added = match answer.is_null() && !added.is_empty() {
-            true => &joined,
-            false => added,
+        let added = if answer.is_null() && !added.is_empty() {
+            &joined
+        } else {
+            added
         };
         for (before, text) in added {
             let escaped = text::escape_text(text);

@@ -127,9 +127,10 @@ impl<'a> Gap<'a> {
         let separate = self.last.is_some()
             || matches!(place, PromptPlacement::Message | PromptPlacement::System);
         let block = !separate && place == PromptPlacement::Block;
-        let prompt = match block {
-            true => text::escape_text(&format!("{LABEL}\n{text}")),
-            false => text::escape_text(text),
+        let prompt = if block {
+            text::escape_text(&format!("{LABEL}\n{text}"))
+        } else {
+            text::escape_text(text)
         };
         let conversation = self.view.conversation;
         let weights = self.view.token_weights();
@@ -209,12 +210,13 @@ impl<'a> Gap<'a> {
         let conversation = self.view.conversation;
         let first = items.first().map(|item| item.role(conversation));
         let is_answered = self.is_answered || first == Some(Author::Model);
-        let (place, part) = match is_answered {
-            true => (
+        let (place, part) = if is_answered {
+            (
                 conversation.find_last_system(self.before),
                 &mut self.between.turns,
-            ),
-            false => (self.before, &mut self.between.prompts),
+            )
+        } else {
+            (self.before, &mut self.between.prompts)
         };
         if !next_can_follow || !conversation.insert_after(place, new, &mut part.edits) {
             return false;

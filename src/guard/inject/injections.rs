@@ -166,12 +166,11 @@ impl Summary {
     #[must_use]
     pub fn write_out(self, format: Format) -> Self {
         let read = || format.read_summary_text(&self.text).unwrap_or_default();
-        let text = match self.is_block() {
-            true => {
-                let (tag, text) = (fence::SUMMARY, read());
-                format!("<{tag}>\n{}\n</{tag}>", fence::neutralize_tags(&text)).into()
-            }
-            false => self.text,
+        let text = if self.is_block() {
+            let (tag, text) = (fence::SUMMARY, read());
+            format!("<{tag}>\n{}\n</{tag}>", fence::neutralize_tags(&text)).into()
+        } else {
+            self.text
         };
         Self { text, ..self }
     }

@@ -238,9 +238,12 @@ impl<'a> PlacedInjections<'a> {
                 continue;
             };
             let is_removable = kept[answer] && kept.get(answer + 1) == Some(&true);
-            let last = || match stands {
-                true => self.find_author_before(records, answer),
-                false => self.find_author_before_gap(kept, &order, answer),
+            let last = || {
+                if stands {
+                    self.find_author_before(records, answer)
+                } else {
+                    self.find_author_before_gap(kept, &order, answer)
+                }
             };
             if is_removable
                 && last().is_some_and(|last| self.can_remove_answer(records, answer, last))

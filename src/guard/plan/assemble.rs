@@ -85,14 +85,15 @@ pub(in crate::guard) fn assemble_plan(
     let history = knowledge.continue_history(view.conversation, &changes, replayed);
     let epoch = history.epoch;
     let moved = epoch != knowledge.history.epoch;
-    let injected = match moved && !knowledge.injections.records.is_empty() {
-        true => &PlacedInjections::find_places(
+    let injected = if moved && !knowledge.injections.records.is_empty() {
+        &PlacedInjections::find_places(
             view,
             &knowledge.injections,
             knowledge.unusable_reasoning(),
             epoch,
-        ),
-        false => injected,
+        )
+    } else {
+        injected
     };
     let inserted = injected.insert_records(&kept, is_cut, folding.order, epoch, &mut edits);
     let raw_after = fit.replay.sent_tokens(&fit.state, ledger);

@@ -106,9 +106,12 @@ pub fn weigh_before(
     let part = (from..units.len()).filter(|&at| removed[at] && !cut.folded[at]);
     let preface = memory.boundary().max(base.boundary);
     let preface = preface.map_or(0, |_| view.token_weights().count_plain_tokens(&base.text));
-    let weigh = |at: usize| match cut.cleared[at] {
-        true => clearing.weigh(&units[at], &cuts.messages),
-        false => cuts.weigh_unit(&units[at]),
+    let weigh = |at: usize| {
+        if cut.cleared[at] {
+            clearing.weigh(&units[at], &cuts.messages)
+        } else {
+            cuts.weigh_unit(&units[at])
+        }
     };
     part.fold(preface, |sum, at| sum.saturating_add(weigh(at)))
 }
@@ -122,9 +125,12 @@ pub fn preface_fit_check<'a>(
     let weights = policy.token_weights();
     let units = &units::split_units(conversation);
     let (_, cuts) = view_with_cuts(conversation, policy, units, &SessionLimits::default());
-    let pinned = units.iter().map(|unit| match unit.is_removable() {
-        true => unit.bound_messages(),
-        false => unit.messages.clone(),
+    let pinned = units.iter().map(|unit| {
+        if unit.is_removable() {
+            unit.bound_messages()
+        } else {
+            unit.messages.clone()
+        }
     });
     // The guard leaves out annotated texts before a preface is too long.
     let pinned = pinned.map(|messages| cuts.weigh_least(messages));

@@ -67,9 +67,10 @@ fn find_cut(
     memory: &GuardMemory,
     units: &[Unit],
 ) -> CutState {
-    match CutBasis::from_policy(policy) == memory.basis {
-        true => memory.find_cut(conversation, units),
-        false => CutState::new(units.len()),
+    if CutBasis::from_policy(policy) == memory.basis {
+        memory.find_cut(conversation, units)
+    } else {
+        CutState::new(units.len())
     }
 }
 

@@ -158,9 +158,10 @@ impl Report {
             .chain(numbers)
             .chain(reason)
             .collect();
-        match actions.is_empty() {
-            true => "none".to_owned(),
-            false => actions.join(", "),
+        if actions.is_empty() {
+            "none".to_owned()
+        } else {
+            actions.join(", ")
         }
     }
 }

@@ -258,9 +258,10 @@ impl<'a> SessionBudgets<'a> {
         }
         let expected = self.expected_cap(self.so_far.len());
         let (lowest, margin) = if fits(expected, budget::MARGIN) {
-            match calibration.is_counted() {
-                true => (expected, MARGIN_COUNTED),
-                false => (expected, MARGIN_GUESSED),
+            if calibration.is_counted() {
+                (expected, MARGIN_COUNTED)
+            } else {
+                (expected, MARGIN_GUESSED)
             }
         } else if fits(least, budget::MARGIN) {
             // Nothing more can be cut. A short answer is better than none.
@@ -276,9 +277,10 @@ impl<'a> SessionBudgets<'a> {
                 let is_known = calibration.is_counted() && is_left(lowest);
                 is_known.then(|| lowest + find() as u32)
             };
-            return send(match was_refused {
-                true => left().unwrap_or(least).min(asked),
-                false => expected.min(asked),
+            return send(if was_refused {
+                left().unwrap_or(least).min(asked)
+            } else {
+                expected.min(asked)
             });
         };
         // `asked` does not fit, and is more than `lowest`.

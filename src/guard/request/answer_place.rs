@@ -18,12 +18,11 @@ pub(in crate::guard) fn count_places(conversation: &Conversation) -> Vec<u32> {
     let mut count = conversation.summarised;
     let mut places = Vec::with_capacity(conversation.items.len() + 1);
     for item in &conversation.items {
-        match item.author.is_system() {
-            true => places.push(u32::saturating_sub(count, 1)),
-            false => {
-                places.push(count);
-                count += 1;
-            }
+        if item.author.is_system() {
+            places.push(u32::saturating_sub(count, 1))
+        } else {
+            places.push(count);
+            count += 1;
         }
     }
     places.push(count);

@@ -39,10 +39,7 @@ impl Budget {
 
     /// The largest prompt that is not cut.
     pub const fn uncut_tokens(&self) -> u32 {
-        match self.is_open {
-            true => u32::MAX,
-            false => self.tokens,
-        }
+        if self.is_open { u32::MAX } else { self.tokens }
     }
 }
 

@@ -59,9 +59,10 @@ pub(in crate::guard) fn estimate_dense_reasoning(
     message: &Item,
     density: f64,
 ) -> u32 {
-    match density > 0.0 {
-        true => (conversation.count_reasoning_bytes(message) as f64 * density) as u32,
-        false => 0,
+    if density > 0.0 {
+        (conversation.count_reasoning_bytes(message) as f64 * density) as u32
+    } else {
+        0
     }
 }
 
@@ -111,9 +112,10 @@ pub fn find_last_fit(most: usize, fits: impl Fn(usize) -> bool) -> usize {
     let (mut fitting, mut beyond) = (0, most + 1);
     while beyond - fitting > 1 {
         let middle = fitting + (beyond - fitting) / 2;
-        match fits(middle) {
-            true => fitting = middle,
-            false => beyond = middle,
+        if fits(middle) {
+            fitting = middle
+        } else {
+            beyond = middle
         }
     }
     fitting

@@ -47,9 +47,10 @@ impl<'a> Policy<'a> {
 
     /// Tokens of a share of the window; infinite if the window cuts nothing.
     pub(in crate::guard) fn window_share(&self, share: f64) -> f64 {
-        match self.cuts_by_window() {
-            true => share * f64::from(self.window),
-            false => f64::INFINITY,
+        if self.cuts_by_window() {
+            share * f64::from(self.window)
+        } else {
+            f64::INFINITY
         }
     }
 

@@ -64,9 +64,10 @@ impl ShortTools {
         }
         let [first, second] = [ToolBrevity::NoAnnotations, ToolBrevity::FirstSentences];
         let tools = Self::measure(conversation, policy, first);
-        let tools = match f64::from(all.saturating_sub(tools.count_freed())) <= most {
-            true => tools,
-            false => Self::measure(conversation, policy, second),
+        let tools = if f64::from(all.saturating_sub(tools.count_freed())) <= most {
+            tools
+        } else {
+            Self::measure(conversation, policy, second)
         };
         (tools.count_freed() > 0).then_some(tools)
     }

@@ -92,9 +92,10 @@ pub(in crate::guard) struct ClearedForm {
 impl ClearedForm {
     /// Raw tokens of the cleared message, if it has `tokens` now. If only media are removed, its text weighs the same.
     const fn now(&self, tokens: u32) -> u32 {
-        match self.keeps_text {
-            false => self.tokens,
-            true => tokens.saturating_sub(self.saves),
+        if self.keeps_text {
+            tokens.saturating_sub(self.saves)
+        } else {
+            self.tokens
         }
     }
 }
@@ -118,10 +119,11 @@ impl Clearing {
         for (place, unit) in view.units.iter().enumerate() {
             let is_pinned = unit.stays || place < pinned;
             for at in unit.messages.clone() {
-                let form = match is_pinned {
-                    false => shrink(view, at, first[at], &mut names),
+                let form = if is_pinned {
                     // Of a pinned unit, only the attachments of the task get shorter.
-                    true => shorten_task(view, at),
+                    shorten_task(view, at)
+                } else {
+                    shrink(view, at, first[at], &mut names)
                 };
                 forms[at] = form
                     .map(|form| ClearedForm {
@@ -332,9 +334,12 @@ fn find_recent_units(view: RequestView<'_>, first: &[u32]) -> Option<Vec<RecentU
 /// Whether a step counts as one of the newest: it has a result, or arguments, that could be cleared.
 fn is_large_step(view: RequestView<'_>, unit: &Unit, first: &[u32]) -> bool {
     let inputs = view.policy.settings.clear.inputs;
-    let says = |at: usize| match view.item(at).author.is_tool() {
-        true => first[at] >= least_clearable(&view.policy),
-        false => inputs && inputs::has_long_arguments(view.conversation, view.item(at)),
+    let says = |at: usize| {
+        if view.item(at).author.is_tool() {
+            first[at] >= least_clearable(&view.policy)
+        } else {
+            inputs && inputs::has_long_arguments(view.conversation, view.item(at))
+        }
     };
     unit.has_results() && unit.messages.clone().any(says)
 }

@@ -105,10 +105,11 @@ pub(in crate::guard) fn max_chars_for_rule(
 fn chars_within(sizes: &TextSizes, share: f64, policy: &Policy<'_>) -> usize {
     let tokens = policy.token_weights().text_weight(sizes);
     let chars = (sizes.total_chars() as f64 * share / tokens) as usize;
-    match tokens <= share {
+    if tokens <= share {
         // Rounding must not cut a result within its share.
-        true => chars.max(sizes.total_chars()),
-        false => chars.max(LEAST_CHARS),
+        chars.max(sizes.total_chars())
+    } else {
+        chars.max(LEAST_CHARS)
     }
 }
 

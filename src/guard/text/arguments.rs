@@ -109,9 +109,10 @@ impl CallArguments {
             inner,
             offsets,
             value,
-            kind: match plain {
-                true => ArgumentsKind::OtherText,
-                false => ArgumentsKind::TextOfJson,
+            kind: if plain {
+                ArgumentsKind::OtherText
+            } else {
+                ArgumentsKind::TextOfJson
             },
         })
     }

@@ -73,9 +73,10 @@ impl Families {
         let members = self.0.get(family).map_or(&[][..], Vec::as_slice);
         let own = members.iter().filter(|member| member.provider == provider);
         let own: Vec<&Member> = own.collect();
-        match own.is_empty() {
-            true => keep_built_in(members, |member| &member.provider),
-            false => own,
+        if own.is_empty() {
+            keep_built_in(members, |member| &member.provider)
+        } else {
+            own
         }
     }
 }

@@ -109,9 +109,10 @@ impl Lessons {
             window: newest(self.window, remote.window),
             named: newest(self.named, remote.named),
             inferred,
-            refused: match inferred == self.inferred {
-                true => self.refused,
-                false => remote.refused,
+            refused: if inferred == self.inferred {
+                self.refused
+            } else {
+                remote.refused
             },
         };
         merged.without_contradictions()

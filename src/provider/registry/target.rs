@@ -47,9 +47,10 @@ impl Target {
         let profile = self.provider.config.profile;
         let by_name = self.provider.find_profile(&self.model);
         let is_unknown = by_name == profile;
-        match is_unknown && self.provider.find_notes(&self.model).always_thinks {
-            true => profile.with_constant_thinking(),
-            false => by_name,
+        if is_unknown && self.provider.find_notes(&self.model).always_thinks {
+            profile.with_constant_thinking()
+        } else {
+            by_name
         }
     }
 

@@ -165,9 +165,10 @@ fn answer_conversation(
         prompt_tokens: prompt.tokens,
         cached_tokens: if is_cached { prompt.read_cache() } else { 0 },
     };
-    Ok(match body["stream"] == true {
-        true => completion.write_stream(body["stream_options"]["include_usage"] == true),
-        false => completion.write_body(),
+    Ok(if body["stream"] == true {
+        completion.write_stream(body["stream_options"]["include_usage"] == true)
+    } else {
+        completion.write_body()
     })
 }
 
@@ -194,9 +195,12 @@ fn check_version(headers: &HeaderMap, body: &Value) -> Result<(), SimulatedRefus
     for (at, entry) in entries.enumerate() {
         let is_user = entry["role"] == "user";
         let blocks = entry["content"].as_array().into_iter().flatten();
-        let fault = blocks.into_iter().any(|block| match is_user {
-            true => has_cited_text(block),
-            false => entry["role"] == "assistant" && block["type"] == "document",
+        let fault = blocks.into_iter().any(|block| {
+            if is_user {
+                has_cited_text(block)
+            } else {
+                entry["role"] == "assistant" && block["type"] == "document"
+            }
         });
         let what = if is_user { "citations" } else { "document" };
         refused = refused.or(fault.then(|| format!("messages.{at}.content: {what}")));
@@ -234,9 +238,10 @@ fn check_pairs(messages: &[&Value]) -> Result<(), SimulatedRefusal> {
     }
     let unanswered = "An assistant message with 'tool_calls' must be followed by tool messages responding to each \
                       'tool_call_id'.";
-    match open_calls.is_empty() {
-        true => Ok(()),
-        false => Err(refuse(StatusCode::BAD_REQUEST, None, unanswered)),
+    if open_calls.is_empty() {
+        Ok(())
+    } else {
+        Err(refuse(StatusCode::BAD_REQUEST, None, unanswered))
     }
 }
 

@@ -114,9 +114,10 @@ impl ServerConnector {
 
     /// Opens a connection, and closes it again where this is dropped.
     pub(super) async fn connect(&self, http1_only: bool) -> Result<ServerStream, ConnectError> {
-        let mut connector = match http1_only {
-            true => self.http1_only.clone(),
-            false => self.any_version.clone(),
+        let mut connector = if http1_only {
+            self.http1_only.clone()
+        } else {
+            self.any_version.clone()
         };
         match timeout(self.limit, connector.call(self.server.clone())).await {
             Ok(opened) => opened.map_err(ConnectError::Failed),

@@ -20,9 +20,10 @@ pub(super) fn empty_response(
     usage: Option<Usage>,
 ) -> Response<Body> {
     let body = format.empty_answer(streams, model, usage);
-    match streams {
-        true => events_response(body),
-        false => json_response(StatusCode::OK, body),
+    if streams {
+        events_response(body)
+    } else {
+        json_response(StatusCode::OK, body)
     }
 }
 

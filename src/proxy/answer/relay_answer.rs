@@ -31,9 +31,10 @@ pub(in crate::proxy) async fn relay_answer(
     answered: AnsweredRequest,
     hold: Hold,
 ) -> Result<Response<Body>, Failure> {
-    match is_stream(&answered.reply.answer, request.parsed.streams) {
-        true => Ok(relay_stream(request, answered, hold)),
-        false => Box::pin(relay_whole(request, answered, hold)).await,
+    if is_stream(&answered.reply.answer, request.parsed.streams) {
+        Ok(relay_stream(request, answered, hold))
+    } else {
+        Box::pin(relay_whole(request, answered, hold)).await
     }
 }
 
@@ -68,15 +69,16 @@ pub(super) fn relay_stream(
         trailers: if reads_trailers { TRAILERS } else { &[] },
         max_wait: request.app.config.store.save_timeout(),
     };
-    let driver: Box<dyn AnswerDriver> = match options.filter.is_active() {
-        true => Box::new(ToolLoop {
+    let driver: Box<dyn AnswerDriver> = if options.filter.is_active() {
+        Box::new(ToolLoop {
             request,
             placed,
             streamed: true,
             // The request may be sent again, so its body is kept.
             _hold: Some(hold),
-        }),
-        false => Box::new(StreamEnd::new(request, placed)),
+        })
+    } else {
+        Box::new(StreamEnd::new(request, placed))
     };
     relay::stream_answer(reply.answer, Some(driver), options)
 }

@@ -312,9 +312,10 @@ async fn send_once(
     let betas = planned.map(|planned| planned.list_betas(&planned.plan));
     let mut betas = betas.unwrap_or_default();
     betas.extend(sent.drop_by.map(|_| Beta::Binding));
-    let body = match request.continues_thread() {
-        true => Payload::Once(body),
-        false => Payload::Whole(body),
+    let body = if request.continues_thread() {
+        Payload::Once(body)
+    } else {
+        Payload::Whole(body)
     };
     let outgoing = placed.head.to_request(target, body, &betas);
     let begun = Instant::now();

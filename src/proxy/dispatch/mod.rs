@@ -85,9 +85,10 @@ pub async fn send_with_fallbacks(
         let (result, may_fall_back) = Box::pin(asked).await;
         request.notes.facts().attempts = Some(calls.calls);
         let too_long = result.as_ref().is_ok_and(|reply| reply.too_long);
-        let next = match may_fall_back {
-            true => fallbacks.plan_next_candidate(request, &placed, too_long),
-            false => None,
+        let next = if may_fall_back {
+            fallbacks.plan_next_candidate(request, &placed, too_long)
+        } else {
+            None
         };
         let Some(next) = next else {
             let before = before.filter(|_| !fallbacks.is_home(&placed.target));

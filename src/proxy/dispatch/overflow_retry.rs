@@ -164,9 +164,10 @@ pub(super) fn refit_after_guess(
     let refused = planned.describe_refusal(&Overflow::default());
     let mut guessed = placed.target.clone();
     guessed.window.input = Some(expected / 2);
-    let smaller = match planned.refits + 1 == MAX_REFITS {
-        true => keep_least(followed, planned),
-        false => refit_request(followed, planned, &guessed, None),
+    let smaller = if planned.refits + 1 == MAX_REFITS {
+        keep_least(followed, planned)
+    } else {
+        refit_request(followed, planned, &guessed, None)
     };
     let Some(smaller) = smaller else {
         return false;
@@ -281,9 +282,10 @@ pub(super) fn overflow_answer(
     };
     let planned = placed.planned.as_ref();
     let is_unguarded = planned.is_some_and(|planned| !planned.is_guarded());
-    let answer = match is_unguarded || classic {
-        true => reply.answer,
-        false => overflow_response(format, &overflow, placed.target.window),
+    let answer = if is_unguarded || classic {
+        reply.answer
+    } else {
+        overflow_response(format, &overflow, placed.target.window)
     };
     ProviderReply {
         answer,

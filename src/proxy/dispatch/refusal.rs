@@ -105,9 +105,12 @@ pub(super) async fn find_refusal(
     }
     let format = request.parsed.format;
     let read = read_short(format, reply.answer, &placed.target.provider.name).await;
-    let (answer, text) = read.map_err(|bad| match status.is_server_error() {
-        true => SendError::Failing(bad),
-        false => SendError::Broken(bad),
+    let (answer, text) = read.map_err(|bad| {
+        if status.is_server_error() {
+            SendError::Failing(bad)
+        } else {
+            SendError::Broken(bad)
+        }
     })?;
     let reply = ProviderReply { answer, ..reply };
     let text = text.unwrap_or_default();

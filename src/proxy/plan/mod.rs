@@ -115,13 +115,13 @@ pub fn plan_request(
         } else {
             begins_anew.then_some(LeftOut::Foreign)
         },
-        unusable: match is_bound {
-            true => app
-                .reasoning
+        unusable: if is_bound {
+            app.reasoning
                 .find_gap(inherited.session, &inherited.lineage)
                 .into_iter()
-                .collect(),
-            false => foreign.places,
+                .collect()
+        } else {
+            foreign.places
         },
         ..recall_for_target(app, inherited, target)
     };

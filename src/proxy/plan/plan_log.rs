@@ -30,9 +30,10 @@ pub fn log_plan(session: SessionId, planned: &PlannedRequest) {
             tracing::info!(%session, action, "recovery: {action}");
         }
         if let Some(hold) = planned.recovery.new_hold() {
-            let what = match hold.holds_all() {
-                true => "no prompts, new tools or courses",
-                false => "no caution prompts",
+            let what = if hold.holds_all() {
+                "no prompts, new tools or courses"
+            } else {
+                "no caution prompts"
             };
             let action = format!("{hold}: {what}");
             tracing::info!(%session, action, "recovery: {action}");

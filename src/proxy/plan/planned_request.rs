@@ -228,9 +228,10 @@ pub(super) fn session_policy<'a>(
     reasoning: ReasoningMemory,
 ) -> Policy<'a> {
     let policy = guard_policy(app, target);
-    let profile = match reasoning.is_bound {
-        true => policy.profile.with_bound_reasoning(),
-        false => policy.profile,
+    let profile = if reasoning.is_bound {
+        policy.profile.with_bound_reasoning()
+    } else {
+        policy.profile
     };
     Policy { profile, ..policy }
 }

@@ -29,9 +29,10 @@ pub(super) fn revise_rules<'a>(
     let (report, window) = (&planned.plan.report, planned.target.window.tokens);
     let hold = RecoveryHold::of_fixed_part(report, window, &planned.limits);
     let hold = hold.filter(|_| planned.recovery.may_begin());
-    let timing = match waits {
-        true => PromptTiming::Waits,
-        false => PromptTiming::WhenDue,
+    let timing = if waits {
+        PromptTiming::Waits
+    } else {
+        PromptTiming::WhenDue
     };
     let holds_recall = planned.recovery.offers_first_recall() && has_little_room(report, window);
     (waits || hold.is_some() || holds_recall).then_some(RecoveryRules {

@@ -85,9 +85,10 @@ pub(super) fn plan_repeat(
         return None;
     }
     let is_smaller = target.window.tokens < before.target.window.tokens;
-    let planned_for = match is_same || is_smaller {
-        true => target,
-        false => &before.target,
+    let planned_for = if is_same || is_smaller {
+        target
+    } else {
+        &before.target
     };
     let mut planned = PlannedRequest {
         target: planned_for.clone(),

@@ -51,9 +51,10 @@ impl RecoveryStep {
         };
         let records = self.memory.records.iter().filter(is_offered);
         let records = records.filter_map(|record| {
-            let kept = match self.is_sendable(record) {
-                true => Some(Cow::Borrowed(record)),
-                false => dropped_rounds::drop_record(self.format, record).map(Cow::Owned),
+            let kept = if self.is_sendable(record) {
+                Some(Cow::Borrowed(record))
+            } else {
+                dropped_rounds::drop_record(self.format, record).map(Cow::Owned)
             };
             kept.map(|record| restore_results(&record, conversation))
         });

@@ -147,9 +147,10 @@ fn begin_job(
     let is_same = target.provider.endpoint == planned.target.provider.endpoint
         && target.model == planned.target.model;
     let (ratios, config) = (&app.ratios, &app.config);
-    let calibration = match is_same {
-        true => planned.knowledge.calibration,
-        false => ratios.initial_calibration(&target.provider.name, &target.model),
+    let calibration = if is_same {
+        planned.knowledge.calibration
+    } else {
+        ratios.initial_calibration(&target.provider.name, &target.model)
     };
     // If the session knows that its reasoning is not stale, the provider does not refuse the reasoning. A summary request
     // does not ask the provider to drop reasoning.

@@ -110,9 +110,10 @@ pub fn decide_offer(
         may_remind && (begins || had.has_reminders()),
         may_recall && (begins || had.has_recall()),
     );
-    let when_cut = match may_recall {
-        true => ToolSet::new(may_remind, true),
-        false => ToolSet::new(now.has_reminders() || may_remind && waits, false),
+    let when_cut = if may_recall {
+        ToolSet::new(may_remind, true)
+    } else {
+        ToolSet::new(now.has_reminders() || may_remind && waits, false)
     };
     let language = language::choose_language(settings.language, memory.language, conversation);
     let schemas = |set: ToolSet| {

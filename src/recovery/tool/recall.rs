@@ -80,9 +80,10 @@ pub(super) fn execute_recall(
     let shown = pieces.iter().map(Piece::len);
     // The lengths are bytes, but an answer has at most `max_chars` characters.
     used.chars += shown.sum::<usize>().min(max_chars);
-    Ok(match is_found {
-        true => CallAnswer::Stored(stored::store_result(call, pieces)),
-        false => CallAnswer::Text(stored::join_pieces(&pieces, source.conversation)),
+    Ok(if is_found {
+        CallAnswer::Stored(stored::store_result(call, pieces))
+    } else {
+        CallAnswer::Text(stored::join_pieces(&pieces, source.conversation))
     })
 }
 

@@ -82,9 +82,10 @@ fn nothing_is_cleared_beside_a_call_that_failed() {
             let mut notes = Reminders::default();
             let clear = call(CLEAR, r#"{"reminder_content":"last"}"#);
             let kept = call(ADD, r#"{"content":"kept"}"#);
-            let calls = match first {
-                true => [clear, kept, failed.clone()],
-                false => [failed.clone(), kept, clear],
+            let calls = if first {
+                [clear, kept, failed.clone()]
+            } else {
+                [failed.clone(), kept, clear]
             };
             let executed = execute_calls(Format::Chat, &calls, &mut notes, false, None);
             assert!(!executed.clear);

@@ -130,9 +130,10 @@ impl<'f> Batch<'f> {
     pub(super) fn note_use(&mut self, session: i64, written: i64) -> Result<i64> {
         let used = self.next_use();
         let behind_s = stamp_second(used).saturating_sub(stamp_second(written));
-        match behind_s < self.use_delay_s {
-            true => drop(self.uses.insert(session, used)),
-            false => write_use(&self.file, session, used)?,
+        if behind_s < self.use_delay_s {
+            self.uses.insert(session, used);
+        } else {
+            write_use(&self.file, session, used)?;
         }
         Ok(used)
     }

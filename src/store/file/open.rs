@@ -82,9 +82,10 @@ pub(super) fn inconsistency_error() -> Error {
 
 /// Of the kind [`ErrorKind::InvalidData`] if the file is damaged.
 fn to_io_error(error: Error) -> io::Error {
-    match is_damage(&error) {
-        true => io::Error::new(ErrorKind::InvalidData, error),
-        false => io::Error::other(error),
+    if is_damage(&error) {
+        io::Error::new(ErrorKind::InvalidData, error)
+    } else {
+        io::Error::other(error)
     }
 }
 

@@ -247,9 +247,10 @@ impl Writer {
         let opened = self.locked_file.open_or_replace().inspect_err(|error| {
             let file = self.locked_file.path.display();
             let message = "cannot open the session file; requests go on without stored sessions";
-            match failed_before {
-                false => tracing::error!(%file, %error, "{message}"),
-                true => tracing::debug!(%file, %error, "{message}"),
+            if failed_before {
+                tracing::debug!(%file, %error, "{message}")
+            } else {
+                tracing::error!(%file, %error, "{message}")
             }
         });
         let (connection, mut totals) = opened?;

@@ -49,12 +49,11 @@ pub(super) fn parse_address(config: &RedisConfig) -> io::Result<RedisAddress> {
     if certificates.is_some() && !config.is_tls() {
         return Err(invalid_input("store.ca_file needs a rediss:// address"));
     }
-    let client = match config.cluster {
-        true => build_cluster_client(nodes, certificates)
-            .map(|client| RedisClient::Cluster(Box::new(client))),
-        false => {
-            build_client(first, certificates).map(|client| RedisClient::Single(Box::new(client)))
-        }
+    let client = if config.cluster {
+        build_cluster_client(nodes, certificates)
+            .map(|client| RedisClient::Cluster(Box::new(client)))
+    } else {
+        build_client(first, certificates).map(|client| RedisClient::Single(Box::new(client)))
     };
     Ok(RedisAddress {
         client: client.map_err(|_| match ca_file {

@@ -191,9 +191,10 @@ impl Server {
                 return Err(StoreError::TooSlow(self.call_timeout));
             }
         };
-        match is_serving_error(&error) {
-            true => self.warn_of_refusal(&error),
-            false => self.drop_connection(connection, &error),
+        if is_serving_error(&error) {
+            self.warn_of_refusal(&error)
+        } else {
+            self.drop_connection(connection, &error)
         }
         Err(StoreError::Down)
     }

@@ -28,13 +28,14 @@ impl ShouldSample for LinkedTraceSampler {
     ) -> SamplingResult {
         let is_root = parent.is_none_or(|parent| !parent.span().span_context().is_valid());
         let is_linked = links.iter().any(|link| link.span_context.is_sampled());
-        let sampled = match is_root && is_linked {
-            true => SamplingResult {
+        let sampled = if is_root && is_linked {
+            SamplingResult {
                 decision: SamplingDecision::RecordAndSample,
                 attributes: Vec::new(),
                 trace_state: TraceState::default(),
-            },
-            false => (self.usual).should_sample(parent, trace, name, kind, attributes, links),
+            }
+        } else {
+            (self.usual).should_sample(parent, trace, name, kind, attributes, links)
         };
         if sampled.decision == SamplingDecision::RecordAndSample {
             self.made.inc();

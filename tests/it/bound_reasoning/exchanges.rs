@@ -250,12 +250,13 @@ async fn a_course_in_a_loop() {
 async fn a_recall_in_a_loop() {
     let script = |body: &Value, _| {
         let text = body["messages"].to_string();
-        match text.contains("recall id earlier") && !text.contains("{\"id\":\"earlier\"}") {
-            true => vec![
+        if text.contains("recall id earlier") && !text.contains("{\"id\":\"earlier\"}") {
+            vec![
                 think(0, "what was it"),
                 call("recall", json!({"id": "earlier"})),
-            ],
-            false => work(body),
+            ]
+        } else {
+            work(body)
         }
     };
     let model = model_with_window(WINDOW);

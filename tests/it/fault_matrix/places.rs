@@ -176,9 +176,12 @@ async fn an_unknown_window_is_refused_once_before_the_larger_model_answers() {
         let small = ModelSetup::new(8_192)
             .start(|_| ModelReply::text("Well."))
             .await;
-        let other = ScriptedProvider::start_answering(move |_| match fails {
-            true => vec![answer("503 No", "", "")],
-            false => good_answer(streams),
+        let other = ScriptedProvider::start_answering(move |_| {
+            if fails {
+                vec![answer("503 No", "", "")]
+            } else {
+                good_answer(streams)
+            }
         })
         .await;
         let proxy = pair(&small.provider, &other).set(|config| {
@@ -190,9 +193,10 @@ async fn an_unknown_window_is_refused_once_before_the_larger_model_answers() {
         let asked = long("m", streams);
         let got = proxy.chat(asked.clone()).await;
         assert_eq!(got.status, 200, "{}", got.text());
-        let (by, attempts, last) = match fails {
-            true => ("up", "3", "1"),
-            false => ("other", "2", "1"),
+        let (by, attempts, last) = if fails {
+            ("up", "3", "1")
+        } else {
+            ("other", "2", "1")
         };
         let seen = (answered_by(&got), &got.headers["x-plimsoll-attempts"]);
         assert_eq!((seen.0, seen.1.to_str().unwrap()), (by, attempts));

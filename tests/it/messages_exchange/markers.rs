@@ -224,9 +224,10 @@ async fn an_error_with_and_without_markers_teaches_nothing() {
 async fn an_overflow_without_words_is_not_taken_for_a_refusal_of_markers() {
     let up = ScriptedProvider::start_answering(|seen| {
         let tokens = seen.body.len() as u32 / 4;
-        vec![match tokens > 12_500 {
-            true => answer("400 Bad Request", "", ""),
-            false => answer("200 OK", "", message(&[text("a")], "end_turn", tokens)),
+        vec![if tokens > 12_500 {
+            answer("400 Bad Request", "", "")
+        } else {
+            answer("200 OK", "", message(&[text("a")], "end_turn", tokens))
         }]
     })
     .await;
@@ -254,9 +255,10 @@ async fn a_provider_that_refuses_all_additions_is_found_out_one_by_one() {
     let up = ScriptedProvider::start_answering(|seen| {
         let body = String::from_utf8_lossy(&seen.body);
         let is_refused = body.contains(KEY) || body.contains("add_reminder");
-        vec![match is_refused {
-            true => answer("400 Bad Request", "", r#"{"error":{"message":"no"}}"#),
-            false => answer("200 OK", "", message(&[text("a")], "end_turn", 7)),
+        vec![if is_refused {
+            answer("400 Bad Request", "", r#"{"error":{"message":"no"}}"#)
+        } else {
+            answer("200 OK", "", message(&[text("a")], "end_turn", 7))
         }]
     })
     .await;

@@ -118,9 +118,10 @@ async fn thinking_is_kept_byte_for_byte_and_stands_alone_in_its_answer() {
 async fn a_round_before_the_first_kept_answer_leaves_no_thinking_in_it() {
     let up = ModelSetup::new(WINDOW)
         .start(|heard| {
-            let name = match heard.follows_proxy_call() {
-                true => "read_file",
-                false => "add_reminder",
+            let name = if heard.follows_proxy_call() {
+                "read_file"
+            } else {
+                "add_reminder"
             };
             let arguments = json!({"content": "note", "path": "a"});
             ModelReply::calls([ModelCall::new(

@@ -354,9 +354,10 @@ async fn errors_of_threads_pass_as_they_came() {
             let other = ScriptedProvider::start().await;
             let proxy = proxy_with_others(&up, &other).start().await;
             let mut agent = agent(&proxy);
-            match creates {
-                true => create(&mut agent),
-                false => go_on(&mut agent, "msg_0", "And then?"),
+            if creates {
+                create(&mut agent)
+            } else {
+                go_on(&mut agent, "msg_0", "And then?")
             }
             let body = thread_error(status, code, message);
             for _ in 0..2 {
@@ -382,9 +383,10 @@ async fn threads_may_be_refused_so_that_the_guard_works() {
         .await;
     for creates in [false, true] {
         let mut agent = agent(&proxy);
-        match creates {
-            true => create(&mut agent),
-            false => go_on(&mut agent, "msg_0", "And then?"),
+        if creates {
+            create(&mut agent)
+        } else {
+            go_on(&mut agent, "msg_0", "And then?")
         }
         let refused = agent.send().await;
         assert_eq!(refused.status, 400);

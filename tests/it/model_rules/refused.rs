@@ -27,9 +27,12 @@ struct Trio {
 impl Trio {
     async fn start(profile: &str, strict_model: &str) -> Self {
         let is_messages = |line: &str| line.contains("/messages");
-        let good = move |line: &str| match is_messages(line) {
-            true => vec![answer("200 OK", "", GOOD_MESSAGE)],
-            false => vec![answer("200 OK", "", GOOD)],
+        let good = move |line: &str| {
+            if is_messages(line) {
+                vec![answer("200 OK", "", GOOD_MESSAGE)]
+            } else {
+                vec![answer("200 OK", "", GOOD)]
+            }
         };
         let up = ScriptedProvider::start_answering(|_| vec![answer("500 No", "", "{}")]).await;
         let strict = ScriptedProvider::start_answering(move |it| good(&it.line)).await;

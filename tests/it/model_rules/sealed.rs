@@ -54,16 +54,18 @@ impl Sealer {
         }
         let body: Value = serde_json::from_slice(&request.body).unwrap();
         let is_responses = body["input"].is_array();
-        let refusal = match is_responses {
-            true => self.judge_input(body["input"].as_array().unwrap()),
-            false => self.judge_messages(body["messages"].as_array().unwrap()),
+        let refusal = if is_responses {
+            self.judge_input(body["input"].as_array().unwrap())
+        } else {
+            self.judge_messages(body["messages"].as_array().unwrap())
         };
         let refusal = refusal.or_else(|| programs::judge(&body).filter(|_| self.runs_code));
         let tokens = (request.body.len() - programs::measure_results(&body)) / 4;
         let refusal = refusal.or_else(|| {
-            let message = match is_responses {
-                true => format!("This model's maximum context length is {WINDOW} tokens."),
-                false => format!("prompt is too long: {tokens} tokens > {WINDOW} maximum"),
+            let message = if is_responses {
+                format!("This model's maximum context length is {WINDOW} tokens.")
+            } else {
+                format!("prompt is too long: {tokens} tokens > {WINDOW} maximum")
             };
             (tokens > WINDOW as usize).then_some(message)
         });
@@ -75,9 +77,10 @@ impl Sealer {
             let error = json!({"type": "error", "error": error});
             return vec![answer("400 Bad Request", "", error.to_string())];
         }
-        let answered = match is_responses {
-            true => self.write_response(&body, nth, tokens),
-            false => self.write_message(&body, nth, tokens),
+        let answered = if is_responses {
+            self.write_response(&body, nth, tokens)
+        } else {
+            self.write_message(&body, nth, tokens)
         };
         vec![answer("200 OK", "", answered.to_string())]
     }

@@ -22,9 +22,10 @@ fn response(status: &str) -> Value {
 
 /// The events before the last one.
 fn begin(names_model: bool) -> Vec<String> {
-    let created = match names_model {
-        true => json!({"id": "resp_1", "model": "m-2026", "status": "in_progress", "output": []}),
-        false => json!({"status": "in_progress"}),
+    let created = if names_model {
+        json!({"id": "resp_1", "model": "m-2026", "status": "in_progress", "output": []})
+    } else {
+        json!({"status": "in_progress"})
     };
     let item = &response("completed")["output"][0];
     [

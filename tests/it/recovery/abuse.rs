@@ -22,9 +22,12 @@ fn own_call(heard: &ModelRequest<'_>, name: &str, arguments: &str) -> ModelReply
 #[tokio::test]
 async fn a_model_that_adds_reminders_for_ever_is_stopped() {
     for stream in [false, true] {
-        let (proxy, up) = pair(|heard| match heard.offers_tool("add_reminder") {
-            true => own_call(heard, "add_reminder", r#"{"content":"again"}"#),
-            false => work(heard),
+        let (proxy, up) = pair(|heard| {
+            if heard.offers_tool("add_reminder") {
+                own_call(heard, "add_reminder", r#"{"content":"again"}"#)
+            } else {
+                work(heard)
+            }
         })
         .await;
         let mut agent = agent_past_optimal(&proxy).set("stream", stream);
@@ -47,9 +50,10 @@ async fn check(name: &'static str, arguments: String, tells: &[&str]) {
         let arguments = arguments.clone();
         let (proxy, up) = pair(move |heard| {
             let asked = heard.notice.as_ref().is_some_and(|it| it.notes);
-            match asked && heard.offers_tool(name) {
-                true => own_call(heard, name, &arguments),
-                false => work(heard),
+            if asked && heard.offers_tool(name) {
+                own_call(heard, name, &arguments)
+            } else {
+                work(heard)
             }
         })
         .await;
@@ -147,13 +151,14 @@ async fn calls_without_an_id_are_executed() {
         let up = model
             .start(|heard| {
                 let asked = heard.notice.as_ref().is_some_and(|it| it.notes);
-                match asked && heard.offers_tool("add_reminder") {
-                    true => ModelReply::calls([ModelCall {
+                if asked && heard.offers_tool("add_reminder") {
+                    ModelReply::calls([ModelCall {
                         id: None,
                         name: "add_reminder".to_owned(),
                         arguments: r#"{"content":"nameless"}"#.to_owned(),
-                    }]),
-                    false => work(heard),
+                    }])
+                } else {
+                    work(heard)
                 }
             })
             .await;
@@ -169,16 +174,17 @@ async fn the_number_of_reminders_is_limited() {
     // Twenty reminders at every notice, over a whole countdown.
     let (proxy, up) = pair(|heard| {
         let asked = heard.notice.as_ref().is_some_and(|it| it.notes);
-        match asked && heard.offers_tool("add_reminder") {
-            true => ModelReply::calls(
+        if asked && heard.offers_tool("add_reminder") {
+            ModelReply::calls(
                 (0..20)
                     .map(|at| {
                         let note = json!({"content": format!("{at} {}", "long ".repeat(400))});
                         ModelCall::new(&format!("own_{}_{at}", heard.nth), "add_reminder", &note)
                     })
                     .collect::<Vec<_>>(),
-            ),
-            false => obliging_model(heard),
+            )
+        } else {
+            obliging_model(heard)
         }
     })
     .await;

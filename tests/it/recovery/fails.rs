@@ -8,9 +8,12 @@ use crate::support::{Agent, ModelReply, PROXY_TOOLS};
 #[tokio::test]
 async fn a_provider_that_refuses_the_injected_tools_is_asked_without_them() {
     for stream in [false, true] {
-        let (proxy, up) = pair(|heard| match heard.offers_tool("add_reminder") {
-            true => ModelReply::Fails(400, "invalid_value"),
-            false => work(heard),
+        let (proxy, up) = pair(|heard| {
+            if heard.offers_tool("add_reminder") {
+                ModelReply::Fails(400, "invalid_value")
+            } else {
+                work(heard)
+            }
         })
         .await;
         let mut agent = agent_past_optimal(&proxy).set("stream", stream);
@@ -36,12 +39,13 @@ async fn a_provider_that_refuses_the_injected_tools_is_asked_without_them() {
 async fn a_request_too_long_with_the_injected_text_is_sent_without_it() {
     for stream in [false, true] {
         // The window is smaller than configured, once.
-        let (proxy, up) = pair(
-            |heard| match heard.offers_tool("add_reminder") && heard.nth < 3 {
-                true => ModelReply::Fails(400, "context_length_exceeded"),
-                false => obliging_model(heard),
-            },
-        )
+        let (proxy, up) = pair(|heard| {
+            if heard.offers_tool("add_reminder") && heard.nth < 3 {
+                ModelReply::Fails(400, "context_length_exceeded")
+            } else {
+                obliging_model(heard)
+            }
+        })
         .await;
         let mut agent = agent_past_optimal(&proxy).set("stream", stream);
         let generations = agent.steps(6).await;
@@ -76,9 +80,12 @@ async fn a_request_that_fails_either_way_gets_the_providers_error() {
 async fn a_failed_tool_round_falls_back_to_the_request() {
     for stream in [false, true] {
         for status in [400, 429, 500, 503] {
-            let (proxy, up) = pair(move |heard| match heard.follows_proxy_call() {
-                true => ModelReply::Fails(status, "no_more"),
-                false => obliging_model(heard),
+            let (proxy, up) = pair(move |heard| {
+                if heard.follows_proxy_call() {
+                    ModelReply::Fails(status, "no_more")
+                } else {
+                    obliging_model(heard)
+                }
             })
             .await;
             let mut agent = agent_past_optimal(&proxy).set("stream", stream);

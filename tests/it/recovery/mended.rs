@@ -143,11 +143,10 @@ async fn odd_calls_are_sent_back_as_the_api_wants_them() {
                 let mut body = json!({"id": "c", "object": "chat.completion", "usage": usage,
                     "choices": [{"index": 0, "finish_reason": "tool_calls"}]});
                 body["choices"][0][member] = said;
-                let steps = match stream {
-                    true => {
-                        crate::support::stream_of([format!("data: {body}\n\ndata: [DONE]\n\n")])
-                    }
-                    false => vec![answer("200 OK", "", body.to_string())],
+                let steps = if stream {
+                    crate::support::stream_of([format!("data: {body}\n\ndata: [DONE]\n\n")])
+                } else {
+                    vec![answer("200 OK", "", body.to_string())]
                 };
                 ModelReply::Raw(steps)
             })
@@ -176,9 +175,10 @@ async fn one_refused_round_does_not_end_recovery() {
         let refused = AtomicUsize::new(0);
         let (proxy, up) = pair(move |heard| {
             let is_first = || refused.fetch_add(1, Ordering::SeqCst) == 0;
-            match heard.follows_proxy_call() && is_first() {
-                true => ModelReply::Fails(400, "invalid_value"),
-                false => obliging_model(heard),
+            if heard.follows_proxy_call() && is_first() {
+                ModelReply::Fails(400, "invalid_value")
+            } else {
+                obliging_model(heard)
             }
         })
         .await;

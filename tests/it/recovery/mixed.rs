@@ -39,12 +39,15 @@ async fn answer_prompt(calls: Calls, stream: bool, fragment: usize) -> Answered 
     model.fragment = fragment;
     model.byte_by_byte = fragment == 1;
     let up = model
-        .start(move |heard| match is_asked_for_notes(heard) {
-            true => ModelReply::Says(
-                "Let me see.".to_owned(),
-                calls.iter().map(|(id, name)| call(id, name)).collect(),
-            ),
-            false => work(heard),
+        .start(move |heard| {
+            if is_asked_for_notes(heard) {
+                ModelReply::Says(
+                    "Let me see.".to_owned(),
+                    calls.iter().map(|(id, name)| call(id, name)).collect(),
+                )
+            } else {
+                work(heard)
+            }
         })
         .await;
     let proxy = proxy_before(&up, &Shape::default()).start().await;

@@ -138,9 +138,10 @@ async fn reminders_of_a_session_stay_when_recovery_is_switched_off() {
         let reminders = agent.step().await.number("reminders");
         assert_eq!(reminders, Some(1));
         let known = up.bodies().await.pop().unwrap();
-        agent = match header {
-            true => agent.with("x-plimsoll-recovery", "off"),
-            false => agent.set("model", "quiet"),
+        agent = if header {
+            agent.with("x-plimsoll-recovery", "off")
+        } else {
+            agent.set("model", "quiet")
         };
         // Far beyond the cadence, and in the window of `m` beyond the optimal limit.
         agent.result = |nth| super::words(250, nth);

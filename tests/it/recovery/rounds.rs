@@ -75,9 +75,12 @@ async fn billed_tokens_count_every_provider_request() {
 #[tokio::test]
 async fn repeated_calls_of_tools_not_offered_end_the_rounds() {
     for stream in [false, true] {
-        let (answer, calls) = ask(stream, move |seen| match is_round(seen) {
-            true => fails("500 Internal Server Error"),
-            false => own_call_answer(stream, "tool_calls"),
+        let (answer, calls) = ask(stream, move |seen| {
+            if is_round(seen) {
+                fails("500 Internal Server Error")
+            } else {
+                own_call_answer(stream, "tool_calls")
+            }
         })
         .await;
         assert!(answer.whole && answer.status == 200, "{}", answer.text());
@@ -93,9 +96,12 @@ async fn clear_mind_in_a_new_course_is_answered() {
     for stream in [false, true] {
         let clear = OWN.replace("add_reminder", "clear_mind");
         let clear = format!(r#""tool_calls":[{clear}]"#);
-        let (answer, calls) = ask(stream, move |seen| match is_round(seen) {
-            true => normal_answer(stream),
-            false => assistant_answer(stream, &clear, "tool_calls"),
+        let (answer, calls) = ask(stream, move |seen| {
+            if is_round(seen) {
+                normal_answer(stream)
+            } else {
+                assistant_answer(stream, &clear, "tool_calls")
+            }
         })
         .await;
         assert_eq!(calls, 3, "the request, the new course, and a round in it");
@@ -167,9 +173,12 @@ async fn a_refusal_in_a_streamed_tool_round_keeps_the_providers_words() {
 async fn an_unusual_finish_reason_does_not_end_tool_rounds() {
     for stream in [false, true] {
         for finish in ["TOOL_CALLS", "tool_use", "STOP", "end_turn", "eos"] {
-            let (answer, calls) = ask(stream, move |seen| match is_round(seen) {
-                true => normal_answer(stream),
-                false => own_call_answer(stream, finish),
+            let (answer, calls) = ask(stream, move |seen| {
+                if is_round(seen) {
+                    normal_answer(stream)
+                } else {
+                    own_call_answer(stream, finish)
+                }
             })
             .await;
             assert_eq!(calls, 2, "{finish}");

@@ -238,13 +238,14 @@ async fn max_rounds_limits_tool_rounds() {
         parse_settings("max_rounds = 1"),
         |heard: &ModelRequest<'_>| {
             let note = json!({"content": "again"});
-            match heard.offers_tool("add_reminder") {
-                true => ModelReply::calls([ModelCall::new(
+            if heard.offers_tool("add_reminder") {
+                ModelReply::calls([ModelCall::new(
                     &format!("own_{}", heard.nth),
                     "add_reminder",
                     &note,
-                )]),
-                false => work(heard),
+                )])
+            } else {
+                work(heard)
             }
         },
     )

@@ -15,12 +15,13 @@ async fn pair(text: [&'static str; 2], fragment: usize) -> (RunningProxy, Runnin
         .start(move |heard| {
             let nth = heard.nth;
             let asked = heard.notice.as_ref().is_some_and(|it| it.block);
-            match asked {
-                true => ModelReply::text(&format!(
+            if asked {
+                ModelReply::text(&format!(
                     "{}<continuation_package>\nfirst: go on after {nth}\n</continuation_package>{}",
                     text[0], text[1]
-                )),
-                false => ModelReply::text(PLAIN),
+                ))
+            } else {
+                ModelReply::text(PLAIN)
             }
         })
         .await;

@@ -89,9 +89,10 @@ async fn event_log(client: &TestClient, grown: &mut Grown, most: usize) -> Vec<S
                 .any(|it| action.starts_with(it))
             {
                 // Only the first cut is listed.
-                let word = match action.starts_with("dropped") {
-                    true => "dropped",
-                    false => action,
+                let word = if action.starts_with("dropped") {
+                    "dropped"
+                } else {
+                    action
                 };
                 if word != "dropped" || told.last().is_none_or(|last| last != "dropped") {
                     told.push(word.to_owned());

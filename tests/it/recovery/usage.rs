@@ -143,9 +143,10 @@ async fn a_usage_that_cannot_be_read_reaches_no_client_that_did_not_ask() {
                 }
                 let request = client.request(Method::POST, path);
                 let got = client.send_with(request, body.to_string()).await;
-                let sent = match asks {
-                    true => format!("{before}{chunk}{after}"),
-                    false => format!("{before}{after}"),
+                let sent = if asks {
+                    format!("{before}{chunk}{after}")
+                } else {
+                    format!("{before}{after}")
                 };
                 assert_eq!(got.text(), sent, "{path} {usage}");
             }

@@ -26,13 +26,12 @@ async fn compact_overlong(up: &ScriptedProvider, local: bool, refusals: usize) -
     for nth in 0..12 {
         agent.push(step(&format!("call_{nth}"), &words(3_000, nth)));
     }
-    match local {
-        true => {
-            agent.push([user_entry("Summarise the conversation.")]);
-            agent.fields["tools"] = json!([]);
-            agent.fields["client_metadata"] = codex_compaction();
-        }
-        false => agent.push([json!({"type": "compaction_trigger"})]),
+    if local {
+        agent.push([user_entry("Summarise the conversation.")]);
+        agent.fields["tools"] = json!([]);
+        agent.fields["client_metadata"] = codex_compaction();
+    } else {
+        agent.push([json!({"type": "compaction_trigger"})])
     }
     let overflow = json!({"error": {"type": "invalid_request_error", "param": "input",
         "code": "context_length_exceeded",

@@ -59,15 +59,17 @@ async fn the_id_of_the_answer_before_names_the_session() {
             whole["id"] = id.into();
             let end =
                 json!({"type": "response.completed", "sequence_number": 0, "response": whole});
-            up.script_next(match stream {
-                true => stream_of([format!("event: response.completed\ndata: {end}\n\n")]),
-                false => vec![answer("200 OK", "", whole.to_string())],
+            up.script_next(if stream {
+                stream_of([format!("event: response.completed\ndata: {end}\n\n")])
+            } else {
+                vec![answer("200 OK", "", whole.to_string())]
             });
             let got = agent.set("stream", stream).send().await;
             let told = |name: &str| got.headers[name].to_str().unwrap().to_owned();
-            let health = match stream {
-                true => got.text().to_owned(),
-                false => format!("health={}", told("x-plimsoll-health")),
+            let health = if stream {
+                got.text().to_owned()
+            } else {
+                format!("health={}", told("x-plimsoll-health"))
             };
             let actions = told("x-plimsoll-actions");
             (told("x-plimsoll-session"), health, actions)
@@ -155,15 +157,17 @@ async fn an_input_that_is_a_string_is_untouched_and_measured() {
         for _ in 0..2 {
             let end: Value = serde_json::from_str(&whole).unwrap();
             let end = json!({"type": "response.completed", "sequence_number": 0, "response": end});
-            up.script_next(match stream {
-                true => stream_of([format!("event: response.completed\ndata: {end}\n\n")]),
-                false => vec![answer("200 OK", "", &whole)],
+            up.script_next(if stream {
+                stream_of([format!("event: response.completed\ndata: {end}\n\n")])
+            } else {
+                vec![answer("200 OK", "", &whole)]
             });
             let got = agent.send().await;
             assert_eq!(got.status, 200);
-            match stream {
-                true => assert!(got.text().contains("health=critical prompt-tokens=19000")),
-                false => assert_eq!(got.headers["x-plimsoll-health"], "critical"),
+            if stream {
+                assert!(got.text().contains("health=critical prompt-tokens=19000"))
+            } else {
+                assert_eq!(got.headers["x-plimsoll-health"], "critical")
             }
             let sent = up.last_request().body;
             assert_eq!(sent, agent.fields.to_string().as_bytes());

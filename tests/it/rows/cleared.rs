@@ -33,13 +33,12 @@ async fn row_003_2_old_tool_content_is_cleared() {
         for (message, now) in before.iter().zip(messages_of(&sent)) {
             let id = message["tool_call_id"].as_str().unwrap_or("");
             let nth: Option<usize> = id.split('_').nth(1).map(|nth| nth.parse().unwrap());
-            match nth.is_some_and(|nth| nth <= cleared) {
-                true => {
-                    assert_eq!(message["tool_call_id"], now["tool_call_id"]);
-                    let text = now["content"].as_str().unwrap();
-                    assert!(text.len() < 300, "round {round}: {text}");
-                }
-                false => assert_eq!(message, now, "round {round}"),
+            if nth.is_some_and(|nth| nth <= cleared) {
+                assert_eq!(message["tool_call_id"], now["tool_call_id"]);
+                let text = now["content"].as_str().unwrap();
+                assert!(text.len() < 300, "round {round}: {text}");
+            } else {
+                assert_eq!(message, now, "round {round}")
             }
         }
         assert_eq!(answered.action("dropped"), None);

@@ -76,9 +76,10 @@ async fn row_000_2_totals_and_windows() {
         "usage": {"prompt_tokens": 1_234, "completion_tokens": 56, "total_tokens": 1_290},
     });
     let up = ScriptedProvider::start_answering(move |seen| {
-        let body = match seen.line.starts_with("GET") {
-            true => &list,
-            false => &completion,
+        let body = if seen.line.starts_with("GET") {
+            &list
+        } else {
+            &completion
         };
         vec![answer("200 OK", "", body.to_string())]
     })

@@ -277,9 +277,10 @@ impl Agent {
 
 /// Assembles an answer, and the message that the client echoes.
 pub(crate) fn assemble_answer(answer: ClientAnswer, streams: bool) -> AgentGeneration {
-    let mut generation = match streams {
-        true => read_stream(answer),
-        false => read_whole(answer),
+    let mut generation = if streams {
+        read_stream(answer)
+    } else {
+        read_whole(answer)
     };
     // Agents echo empty text beside calls as null.
     if generation.text().is_empty() && !generation.called().is_empty() {

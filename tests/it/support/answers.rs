@@ -36,9 +36,10 @@ pub(crate) fn whole_answer(
                     json!({"id": ids(at), "type": "function", "function": function})
                 })
                 .collect();
-            let message = match ends_with_calls {
-                true => json!({"role": "assistant", "content": null, "tool_calls": calls}),
-                false => json!({"role": "assistant", "content": text}),
+            let message = if ends_with_calls {
+                json!({"role": "assistant", "content": null, "tool_calls": calls})
+            } else {
+                json!({"role": "assistant", "content": text})
             };
             let reason = if ends_with_calls {
                 "tool_calls"

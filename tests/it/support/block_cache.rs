@@ -91,9 +91,10 @@ impl<'a> BlockCache<'a> {
         let lists = [&body["messages"], &body["input"]].into_iter();
         for entry in lists.filter_map(Value::as_array).flatten() {
             let role = entry["role"].as_str().unwrap_or_default();
-            match is_automatic {
-                true => blocks.push((role, entry.clone())),
-                false => blocks.extend(content(&entry["content"]).map(|it| (role, it))),
+            if is_automatic {
+                blocks.push((role, entry.clone()))
+            } else {
+                blocks.extend(content(&entry["content"]).map(|it| (role, it)))
             }
         }
         let (mut digest, mut tokens) = (0, 0);

@@ -215,13 +215,15 @@ impl BoundSettings {
         let mut blocks = Vec::new();
         let think = |random: &mut Random, blocks: &mut Vec<Value>| {
             let words = random.between(2, 60);
-            let text = match random.chance(10) {
-                true => String::new(),
-                false => format!("{} ", "ponder ".repeat(words)),
+            let text = if random.chance(10) {
+                String::new()
+            } else {
+                format!("{} ", "ponder ".repeat(words))
             };
-            blocks.push(match random.chance(10) {
-                true => json!({"type": "redacted_thinking"}),
-                false => json!({"type": "thinking", "thinking": text}),
+            blocks.push(if random.chance(10) {
+                json!({"type": "redacted_thinking"})
+            } else {
+                json!({"type": "thinking", "thinking": text})
             });
         };
         if random.chance(92) {

@@ -42,9 +42,10 @@ impl CountingProvider {
             let body: Value = serde_json::from_slice(&seen.body).unwrap();
             let tokens = rule.count(&body, &words);
             kept.lock().unwrap().push(tokens);
-            match tokens > rule.window {
-                true => rule.refuse(&seen.line, tokens),
-                false => rule.answer(&seen.line, tokens),
+            if tokens > rule.window {
+                rule.refuse(&seen.line, tokens)
+            } else {
+                rule.answer(&seen.line, tokens)
             }
         });
         Self {
@@ -61,9 +62,10 @@ impl CountingProvider {
 
 impl CountRule {
     pub(crate) fn count(&self, body: &Value, words: &TokenCounter) -> u32 {
-        let tools = match self.tools {
-            true => words.text(&body["tools"].to_string()),
-            false => 0,
+        let tools = if self.tools {
+            words.text(&body["tools"].to_string())
+        } else {
+            0
         };
         let mut tokens = tools;
         for key in ["system", "instructions", "messages", "input"] {

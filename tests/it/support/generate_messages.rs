@@ -234,12 +234,11 @@ impl Writer {
     /// A system entry, which may stand behind a user entry only.
     fn observe(&mut self, entries: &mut Vec<String>) {
         while self.observes && self.random.chance(15) {
-            let content = match self.random.chance(50) {
-                true => self.text(10),
-                false => {
-                    let block = self.text_block(10);
-                    format!("[{block}]")
-                }
+            let content = if self.random.chance(50) {
+                self.text(10)
+            } else {
+                let block = self.text_block(10);
+                format!("[{block}]")
             };
             entries.push(self.entry("system", content));
         }
@@ -338,9 +337,10 @@ impl Writer {
     }
 
     fn spell(&self, text: String) -> String {
-        match self.ascii {
-            false => text,
-            true => text.chars().map(escape_beyond_ascii).collect(),
+        if self.ascii {
+            text.chars().map(escape_beyond_ascii).collect()
+        } else {
+            text
         }
     }
 

@@ -375,9 +375,10 @@ impl EntryWriter {
         let mut members = vec![("type", json!(kind).to_string()), id];
         members.extend(output);
         let output = self.json.object(members);
-        match waits {
-            true => self.apart.late.push(output),
-            false => outputs.push(output),
+        if waits {
+            self.apart.late.push(output)
+        } else {
+            outputs.push(output)
         }
     }
 }

@@ -332,9 +332,10 @@ fn keeps_words(before: &Conversation, at: usize, after: &Conversation, now: &Ite
         let may_change = text.len() > 1_000 || ["```", "~~~", "</"].iter().any(encloses);
         has_attachment |= may_change;
         let end = LEAST_END.min(text.len());
-        match may_change {
-            true => is_sent(&text[..end]) && is_sent(&text[text.len() - end..]),
-            false => is_sent(text),
+        if may_change {
+            is_sent(&text[..end]) && is_sent(&text[text.len() - end..])
+        } else {
+            is_sent(text)
         }
     });
     stays && has_attachment

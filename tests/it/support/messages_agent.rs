@@ -84,9 +84,10 @@ impl MessagesAgent {
         for name in PROXY_TOOLS {
             assert!(!answer.text().contains(name), "{}", answer.text());
         }
-        let message = match self.fields["stream"] == true {
-            true => read_stream(answer.text()),
-            false => answer.json(),
+        let message = if self.fields["stream"] == true {
+            read_stream(answer.text())
+        } else {
+            answer.json()
         };
         let calls = message["content"].as_array().unwrap().iter();
         let calls = calls.filter(|block| block["type"] == "tool_use").count();
@@ -114,9 +115,10 @@ impl MessagesAgent {
                     "content": words(self.result, self.results)})
             })
             .collect();
-        match results.is_empty() {
-            true => self.push("user", format!("Well done. Now part {}.", self.results)),
-            false => self.push("user", results),
+        if results.is_empty() {
+            self.push("user", format!("Well done. Now part {}.", self.results))
+        } else {
+            self.push("user", results)
         }
         generation
     }

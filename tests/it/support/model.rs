@@ -280,9 +280,10 @@ impl ModelSetup {
         if body["stream"] != true {
             return vec![answer("200 OK", "", whole.to_string())];
         }
-        let events = match self.byte_by_byte {
-            true => ProviderStep::Drip(events.as_bytes().to_vec()),
-            false => send_bytes(events),
+        let events = if self.byte_by_byte {
+            ProviderStep::Drip(events.as_bytes().to_vec())
+        } else {
+            send_bytes(events)
         };
         vec![stream_head(), events, ProviderStep::Close]
     }

@@ -231,9 +231,10 @@ fn free_port() -> u16 {
 
 /// The server once it accepts connections; `None` where it exited.
 fn run(program: &str, options: &[String], port: u16, folder: &Path, tls: bool) -> Option<Child> {
-    let (plain, secure) = match tls {
-        true => ("0".to_owned(), port.to_string()),
-        false => (port.to_string(), "0".to_owned()),
+    let (plain, secure) = if tls {
+        ("0".to_owned(), port.to_string())
+    } else {
+        (port.to_string(), "0".to_owned())
     };
     let mut child = Command::new(program)
         .args(["--port", &plain, "--tls-port", &secure])

@@ -86,9 +86,10 @@ impl ResponsesAgent {
         for name in PROXY_TOOLS {
             assert!(!answer.text().contains(name), "{}", answer.text());
         }
-        let message = match self.fields["stream"] == true {
-            true => read_stream(answer.text()),
-            false => answer.json(),
+        let message = if self.fields["stream"] == true {
+            read_stream(answer.text())
+        } else {
+            answer.json()
         };
         AgentGeneration {
             usage: message["usage"].clone(),

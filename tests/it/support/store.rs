@@ -43,9 +43,10 @@ impl Default for TestStore {
 
 impl TestStore {
     fn inner(&self) -> Result<&dyn Store, StoreError> {
-        match self.down {
-            true => Err(StoreError::Down),
-            false => Ok(&*self.inner),
+        if self.down {
+            Err(StoreError::Down)
+        } else {
+            Ok(&*self.inner)
         }
     }
 
@@ -102,16 +103,18 @@ impl Store for TestStore {
         account: Option<&Account>,
         page: Page,
     ) -> Result<Vec<SessionRow>, StoreError> {
-        match self.fails_to_list {
-            true => Err(StoreError::Down),
-            false => self.inner()?.list_sessions(account, page).await,
+        if self.fails_to_list {
+            Err(StoreError::Down)
+        } else {
+            self.inner()?.list_sessions(account, page).await
         }
     }
 
     async fn count_sessions(&self, account: Option<&Account>) -> Result<u64, StoreError> {
-        match self.fails_to_list {
-            true => Err(StoreError::Down),
-            false => self.inner()?.count_sessions(account).await,
+        if self.fails_to_list {
+            Err(StoreError::Down)
+        } else {
+            self.inner()?.count_sessions(account).await
         }
     }
 

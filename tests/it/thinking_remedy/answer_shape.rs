@@ -26,9 +26,10 @@ async fn start_older_model() -> ScriptedProvider {
         let sent = body(request);
         let entries = sent["messages"].as_array().unwrap();
         let returns_results = entries.last().unwrap()["content"][0]["type"] == "tool_result";
-        match sent["thinking"]["type"] == "enabled" && returns_results {
-            true => host::refusal(EXPECTED),
-            false => host::write_message(sent["stream"] == true, None),
+        if sent["thinking"]["type"] == "enabled" && returns_results {
+            host::refusal(EXPECTED)
+        } else {
+            host::write_message(sent["stream"] == true, None)
         }
     })
     .await

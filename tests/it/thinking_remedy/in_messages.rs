@@ -190,22 +190,24 @@ async fn dropped_items_of_responses_are_counted() {
             let name = event["type"].as_str().unwrap();
             format!("event: {name}\ndata: {event}\n\n")
         });
-        up.script_next(match stream {
-            true => stream_of(&events),
-            false => vec![answer("200 OK", "", whole.to_string())],
+        up.script_next(if stream {
+            stream_of(&events)
+        } else {
+            vec![answer("200 OK", "", whole.to_string())]
         });
         let client = proxy.client();
         let request = client.request(http::Method::POST, "/v1/responses");
         let request = request.header("x-plimsoll-stream-health", "comment");
         let asked = json!({"model": "m", "stream": stream, "input": "Hello"});
         let got = client.send_with(request, asked.to_string()).await;
-        match stream {
-            true => assert!(
+        if stream {
+            assert!(
                 got.text().contains("actions=thinking-dropped=1"),
                 "{}",
                 got.text()
-            ),
-            false => assert_eq!(got.headers["x-plimsoll-actions"], "thinking-dropped=1"),
+            )
+        } else {
+            assert_eq!(got.headers["x-plimsoll-actions"], "thinking-dropped=1")
         }
         let dropped = r#"plimsoll_input_transformations_total{change="dropped",provider="up",reason="prefix_mismatch"}"#;
         assert_eq!(read_metric(&proxy, dropped).await, 1);

@@ -101,16 +101,14 @@ async fn a_first_request_far_beyond_the_window_heals_without_numbers() {
 async fn a_refusal_of_the_least_teaches_others_nothing() {
     let up = ScriptedProvider::start_answering(|seen: &ReceivedRequest| {
         let body = String::from_utf8_lossy(&seen.body);
-        match body.contains("BADDOC") {
-            true => refuse_without_numbers(0, 0),
-            false => {
-                let message = json!({"role": "assistant", "content": "Well."});
-                let choice = json!({"index": 0, "message": message, "finish_reason": "stop"});
-                let usage = json!({"prompt_tokens": body.len() / 4, "completion_tokens": 3});
-                let body =
-                    json!({"object": "chat.completion", "choices": [choice], "usage": usage});
-                vec![answer("200 OK", "", body.to_string())]
-            }
+        if body.contains("BADDOC") {
+            refuse_without_numbers(0, 0)
+        } else {
+            let message = json!({"role": "assistant", "content": "Well."});
+            let choice = json!({"index": 0, "message": message, "finish_reason": "stop"});
+            let usage = json!({"prompt_tokens": body.len() / 4, "completion_tokens": 3});
+            let body = json!({"object": "chat.completion", "choices": [choice], "usage": usage});
+            vec![answer("200 OK", "", body.to_string())]
         }
     })
     .await;

@@ -94,9 +94,10 @@ impl Section<'_> {
         why: &str,
     ) -> T {
         if !range.contains(&value) {
-            let bound = match value < *range.start() {
-                true => format!("must be at least {}", range.start()),
-                false => format!("must be at most {}", range.end()),
+            let bound = if value < *range.start() {
+                format!("must be at least {}", range.start())
+            } else {
+                format!("must be at most {}", range.end())
             };
             self.refuse_value(key, Some(value.to_string()), format!("{bound}; {why}"));
         }
@@ -156,14 +157,13 @@ impl Section<'_> {
         let value = self.environment.get_variable(variable);
         let value = value.filter(|value| !value.trim().is_empty());
         if value.is_none() {
-            match is_variable(variable) {
-                true => self.note_missing_variable(key, variable),
+            if is_variable(variable) {
+                self.note_missing_variable(key, variable)
+            } else {
                 // SECURITY: a user may have written the secret itself here; no log may show it.
-                false => {
-                    let message = "names an environment variable that is not set (the value is not shown, it \
+                let message = "names an environment variable that is not set (the value is not shown, it \
                                    may be a secret); set it, or name another";
-                    self.refuse_value(key, None, message);
-                }
+                self.refuse_value(key, None, message);
             }
         }
         value.map(Secret::new)

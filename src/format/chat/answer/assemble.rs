@@ -137,9 +137,10 @@ impl AssembledMessage {
     }
 
     fn build_call(&self, call: &TrackedBlock) -> AssembledCall {
-        let (element, pointer) = match call.legacy {
-            true => (self.members.get("function_call"), "/arguments"),
-            false => (self.calls.get(&call.slot), "/function/arguments"),
+        let (element, pointer) = if call.legacy {
+            (self.members.get("function_call"), "/arguments")
+        } else {
+            (self.calls.get(&call.slot), "/function/arguments")
         };
         let arguments = |element: &Value| match element.pointer(pointer) {
             Some(Value::String(text)) => text.clone(),

@@ -107,11 +107,10 @@ proptest! {
 
 fn chat(messages: usize, marked: Option<usize>) -> Bytes {
     let message = |at: usize| {
-        let part = match marked == Some(at) {
-            true => {
-                json!({"type": "text", "text": format!("Line {at}."), "cache_control": {"type": "ephemeral"}})
-            }
-            false => json!({"type": "text", "text": format!("Line {at}.")}),
+        let part = if marked == Some(at) {
+            json!({"type": "text", "text": format!("Line {at}."), "cache_control": {"type": "ephemeral"}})
+        } else {
+            json!({"type": "text", "text": format!("Line {at}.")})
         };
         json!({"role": "user", "content": [part]})
     };

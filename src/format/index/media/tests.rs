@@ -163,16 +163,14 @@ fn write_pdf(pages: usize, packed: bool) -> Vec<u8> {
     let list = "<</Type /Page /Parent 2 0 R>>\n".repeat(pages);
     let mut pdf =
         b"%PDF-1.7\n1 0 obj <</Type /Catalog /Pages 2 0 R>>\n2 0 obj <</Type/Pages>>\n".to_vec();
-    match packed {
-        false => pdf.extend_from_slice(list.as_bytes()),
-        true => {
-            let mut writer =
-                flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
-            std::io::Write::write_all(&mut writer, list.as_bytes()).unwrap();
-            pdf.extend_from_slice(b"3 0 obj <</Type /ObjStm /Filter /FlateDecode>>\nstream\r\n");
-            pdf.extend_from_slice(&writer.finish().unwrap());
-            pdf.extend_from_slice(b"\nendstream");
-        }
+    if packed {
+        let mut writer = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut writer, list.as_bytes()).unwrap();
+        pdf.extend_from_slice(b"3 0 obj <</Type /ObjStm /Filter /FlateDecode>>\nstream\r\n");
+        pdf.extend_from_slice(&writer.finish().unwrap());
+        pdf.extend_from_slice(b"\nendstream");
+    } else {
+        pdf.extend_from_slice(list.as_bytes())
     }
     pdf.extend_from_slice(&noise(5_000));
     pdf

@@ -73,9 +73,10 @@ impl BlockAssembler<MessagesAnswer> for KeptBlocks<BlockParts> {
 fn write_message(mut blocks: Vec<String>) -> String {
     // A request must not hold an empty text.
     blocks.retain(|block| !is_empty_text(block));
-    match blocks.is_empty() {
-        true => String::new(),
-        false => format!(r#"{{"role":"assistant","content":[{}]}}"#, blocks.join(",")),
+    if blocks.is_empty() {
+        String::new()
+    } else {
+        format!(r#"{{"role":"assistant","content":[{}]}}"#, blocks.join(","))
     }
 }
 

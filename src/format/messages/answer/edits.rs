@@ -104,9 +104,10 @@ impl BlockAnswer for MessagesAnswer {
     ) {
         // Some providers report a prompt of 0 before they know the count.
         let is_known = |total: Option<u32>| total.is_some_and(|total| total > 0);
-        let left_out = match is_known(self.reported.prompt.total()) {
-            true => joined.left_out,
-            false => 0,
+        let left_out = if is_known(self.reported.prompt.total()) {
+            joined.left_out
+        } else {
+            0
         };
         for count in &report.counts {
             let more = match count.kind {

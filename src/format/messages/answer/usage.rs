@@ -179,9 +179,10 @@ impl MessagesAnswerReader<'_> {
         })?;
         let is_counted =
             matches!(kind, b"message" | b"fallback_message") && prompt.total().is_some();
-        Ok(match is_counted {
-            true => (Some(prompt), input),
-            false => (None, None),
+        Ok(if is_counted {
+            (Some(prompt), input)
+        } else {
+            (None, None)
         })
     }
 }

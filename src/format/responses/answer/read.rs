@@ -267,9 +267,10 @@ impl<'a> ResponsesReader<'a> {
                     self.add_item(item);
                 }
                 self.answer.response.output = output;
-                match self.has_error {
-                    true => self.answer.events.push(AnswerEvent::Error),
-                    false => self.add_finish(),
+                if self.has_error {
+                    self.answer.events.push(AnswerEvent::Error)
+                } else {
+                    self.add_finish()
                 }
             }
             EventKind::Other if kind == b"error" || self.has_error => {

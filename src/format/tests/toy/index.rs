@@ -163,9 +163,10 @@ impl<'a> Indexer<'a> {
             self.found.calls.push(call);
             Ok::<_, MalformedJson>(())
         };
-        match listed {
-            true => scan.walk_array(read_call).map(drop),
-            false => read_call(scan),
+        if listed {
+            scan.walk_array(read_call).map(drop)
+        } else {
+            read_call(scan)
         }
     }
 }

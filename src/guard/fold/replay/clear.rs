@@ -24,9 +24,12 @@ impl Replay<'_> {
         // attachments as with whole ones.
         let is_task = |unit: &Unit| unit.is_user() && unit.stays;
         let units = units.iter().enumerate();
-        let freed = units.map(|(at, unit)| match is_task(unit) {
-            true => self.weights.clearable(at),
-            false => 0,
+        let freed = units.map(|(at, unit)| {
+            if is_task(unit) {
+                self.weights.clearable(at)
+            } else {
+                0
+            }
         });
         self.budgets.take_off_fixed(freed);
     }

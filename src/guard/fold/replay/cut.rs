@@ -138,9 +138,10 @@ impl<'a> Replay<'a> {
     /// cut, so that what was sent before changes seldom.
     pub(super) fn shorten_newest_step(&mut self, at: usize, newest: usize, now: &mut Moment) {
         let units = self.view.units;
-        let goal = match self.slides() {
-            true => self.budgets.most(at),
-            false => self.budgets.goal(at, self.find_low_water(at)),
+        let goal = if self.slides() {
+            self.budgets.most(at)
+        } else {
+            self.budgets.goal(at, self.find_low_water(at))
         };
         let row = self.find_row(at);
         let has_results = |unit: usize| units[unit].has_results();

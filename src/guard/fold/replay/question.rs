@@ -41,9 +41,10 @@ impl Replay<'_> {
         asked.retain(|&last| {
             // What the proxy adds behind the message is not weighed: it is given up before the message is left out.
             let unit = &self.view.units[last];
-            let tokens = match now.state.cleared[last] {
-                true => self.clearing.weigh(unit, &self.cuts.messages),
-                false => self.cuts.weigh_unit(unit),
+            let tokens = if now.state.cleared[last] {
+                self.clearing.weigh(unit, &self.cuts.messages)
+            } else {
+                self.cuts.weigh_unit(unit)
             };
             let goes = tokens > left;
             left -= if goes { 0 } else { tokens };

@@ -202,9 +202,12 @@ impl Replay<'_> {
         });
         let spared = are_few.map_or(0, |_| now.state.survived);
         let open = now.kept.list_open(limit).iter().copied();
-        open.filter(move |&unit| match is_user(unit) {
-            true => !now.kept.is_lasting(unit) && now.kept.is_unanswered(unit),
-            false => unit >= spared && self.may_fold(unit, limit, now),
+        open.filter(move |&unit| {
+            if is_user(unit) {
+                !now.kept.is_lasting(unit) && now.kept.is_unanswered(unit)
+            } else {
+                unit >= spared && self.may_fold(unit, limit, now)
+            }
         })
     }
 }

@@ -86,18 +86,20 @@ impl<'a> EchoedAnswer<'a> {
         let media = parts.len() - self.repeated.len() > self.texts.len();
         if !(added || media || self.has_text_after(chars)) {
             let marked = parts.iter().any(|part| part.marked);
-            return match calls && !marked {
-                true => EchoCut::All,
-                false => EchoCut::Nothing,
+            return if calls && !marked {
+                EchoCut::All
+            } else {
+                EchoCut::Nothing
             };
         }
         // Whole parts are removed only from the front, and only if no part that stays is among them.
         let others = parts.iter().enumerate();
         let others = others.filter(|(at, _)| !self.repeated.contains(*at));
         let mut whole = others.take(self.count_whole_texts(chars, added));
-        match whole.all(|(_, part)| matches!(part.kind, BlockKind::Text(_)) && !part.marked) {
-            true => EchoCut::First(chars),
-            false => EchoCut::Nothing,
+        if whole.all(|(_, part)| matches!(part.kind, BlockKind::Text(_)) && !part.marked) {
+            EchoCut::First(chars)
+        } else {
+            EchoCut::Nothing
         }
     }
 

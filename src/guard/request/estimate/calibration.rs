@@ -112,9 +112,10 @@ impl Calibration {
     pub fn hold_scale(&self, held: TokenScale) -> TokenScale {
         let most = f64::from(held.0) / 100.0 * (1.0 + SCALE_STEP);
         let is_large = self.anchor.is_some_and(|(raw, _)| raw >= DENSITY_LEAST);
-        match is_large && self.slope > most {
-            true => self.to_scale(),
-            false => held,
+        if is_large && self.slope > most {
+            self.to_scale()
+        } else {
+            held
         }
     }
 
@@ -153,9 +154,10 @@ impl Calibration {
     /// denser than its estimate. `None` if the count may be that of denser texts.
     pub fn find_excess(&self, raw: u32, counted: u32) -> Option<f64> {
         let (expected, counted) = (f64::from(self.to_expected_tokens(raw)), f64::from(counted));
-        let most = match self.is_counted() {
-            true => DENSER,
-            false => MOST_EXPECTED,
+        let most = if self.is_counted() {
+            DENSER
+        } else {
+            MOST_EXPECTED
         };
         (counted > expected * most).then(|| (counted - expected) / self.slope)
     }
@@ -173,9 +175,10 @@ impl Calibration {
             return *self;
         }
         // The rest of a small request's tokens is overhead outside of the body.
-        let densest = match raw < DENSITY_LEAST {
-            true => self.slope * DENSER,
-            false => *SLOPES.end(),
+        let densest = if raw < DENSITY_LEAST {
+            self.slope * DENSER
+        } else {
+            *SLOPES.end()
         };
         self.learn_count(raw, reported, is_far_below, densest)
     }

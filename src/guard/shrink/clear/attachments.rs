@@ -186,9 +186,12 @@ fn list_attachments(view: RequestView<'_>, at: usize, limit: AttachmentLimit) ->
     }
     let mut found = Vec::new();
     let is_result = conversation.holds_written_result(message);
-    let add_texts = |text, found: &mut Vec<Attachment>| match is_result {
-        true => add_written_result(view, text, found),
-        false => add_attached_texts(view, text, limit, found),
+    let add_texts = |text, found: &mut Vec<Attachment>| {
+        if is_result {
+            add_written_result(view, text, found)
+        } else {
+            add_attached_texts(view, text, limit, found)
+        }
     };
     if let Content::Text(text) = message.content {
         add_texts(text, &mut found);

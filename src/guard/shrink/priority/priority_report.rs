@@ -147,9 +147,10 @@ impl PriorityReport {
 
     /// A digest of the figures in the log; 0 without content.
     pub(in crate::guard) fn digest_figures(&self) -> u64 {
-        match self.has_content() {
-            true => xxh3_64(self.to_string().as_bytes()).max(1),
-            false => 0,
+        if self.has_content() {
+            xxh3_64(self.to_string().as_bytes()).max(1)
+        } else {
+            0
         }
     }
 }

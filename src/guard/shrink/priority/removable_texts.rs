@@ -90,9 +90,10 @@ fn choose_better(
         return sent.or(fresh);
     };
     let both_suffice = sent.saves.min(fresh.saves) >= needed;
-    let takes_sent = match both_suffice {
-        true => sent.saves <= fresh.saves,
-        false => sent.saves >= fresh.saves,
+    let takes_sent = if both_suffice {
+        sent.saves <= fresh.saves
+    } else {
+        sent.saves >= fresh.saves
     };
     Some(if takes_sent { sent } else { fresh })
 }

@@ -33,9 +33,10 @@ impl ShortenedMessages<'_> {
         let arguments: Vec<CallArguments> = calls
             .filter_map(|call| CallArguments::read(conversation, call.editable_arguments()?))
             .collect();
-        let text_chars = match self.echoes.contains(&at) {
-            true => 0,
-            false => conversation.text_sizes(message).total_chars(),
+        let text_chars = if self.echoes.contains(&at) {
+            0
+        } else {
+            conversation.text_sizes(message).total_chars()
         };
         let chars_within = |most: usize| -> usize {
             let arguments = arguments.iter().map(|it| it.chars_within(most));

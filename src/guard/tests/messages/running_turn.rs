@@ -32,9 +32,10 @@ fn step(at: usize, thinks: bool, words: usize) -> [Value; 2] {
     let id = format!("toolu_{at}");
     let written = format!("line{at} ").repeat(words);
     let call = json!({"type": "tool_use", "id": id, "name": "f", "input": {"text": written}});
-    let answer = match thinks {
-        true => vec![thought(&format!("thought {at}")), call],
-        false => vec![call],
+    let answer = if thinks {
+        vec![thought(&format!("thought {at}")), call]
+    } else {
+        vec![call]
     };
     let result = json!({"type": "tool_result", "tool_use_id": id, "content": "Done."});
     [

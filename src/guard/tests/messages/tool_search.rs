@@ -103,9 +103,10 @@ fn a_search_stays_while_a_call_of_its_tools_is_sent_and_then_goes() {
                 settings: &settings,
             };
             let mut entries = vec![json!({"role": "user", "content": "task"})];
-            entries.extend(match by_server {
-                true => served(900, &["deploy"]),
-                false => step(900, "search", references(&["deploy"])),
+            entries.extend(if by_server {
+                served(900, &["deploy"])
+            } else {
+                step(900, "search", references(&["deploy"]))
             });
             let mut knowledge = SessionKnowledge::default();
             let (mut stayed, mut went) = (0, 0);

@@ -205,9 +205,10 @@ fn entry_to_chat(entry: &str) -> String {
     let legacy = !members.has("for");
     members.change("who", |who| {
         let mut roles = ROLE.iter().filter(|(_, toy)| who.trim_matches('"') == *toy);
-        let role = match legacy {
-            true => roles.next_back(),
-            false => roles.next(),
+        let role = if legacy {
+            roles.next_back()
+        } else {
+            roles.next()
         };
         role.map_or_else(|| who.to_owned(), |(chat, _)| json!(chat).to_string())
     });

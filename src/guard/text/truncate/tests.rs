@@ -152,9 +152,12 @@ fn lines_that_were_asked_for_stay_between_head_and_tail() {
     let content = content.as_str().unwrap();
     assert_eq!(cut.after, content.chars().count());
     assert_eq!(cut.sizes.total_chars(), cut.after);
-    let shape = content.lines().map(|line| match line.starts_with("... [") {
-        true => "...",
-        false => line,
+    let shape = content.lines().map(|line| {
+        if line.starts_with("... [") {
+            "..."
+        } else {
+            line
+        }
     });
     let shape = shape.collect::<Vec<_>>();
     let middle = [

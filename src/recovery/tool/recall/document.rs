@@ -140,9 +140,10 @@ impl Document {
     /// Returns the heading of these lines, which must all be lines of one message.
     pub(super) fn heading(&self, lines: &Range<usize>) -> String {
         let (first, last) = (&self.lines[lines.start], &self.lines[lines.end - 1]);
-        let name = match self.is_earlier {
-            true => self.name_message(&self.messages[first.message]) + ": ",
-            false => String::new(),
+        let name = if self.is_earlier {
+            self.name_message(&self.messages[first.message]) + ": "
+        } else {
+            String::new()
         };
         match (first.number, last.number) {
             (first, last) if first == last => format!("[{name}line {first}]\n"),
@@ -153,12 +154,11 @@ impl Document {
     /// The name of a line in a sentence about the document.
     pub(super) fn name_line(&self, line: usize) -> String {
         let line = &self.lines[line];
-        match self.is_earlier {
-            true => {
-                let id = RecallId::of_message(self.messages[line.message].place);
-                format!("{id} line {}", line.number)
-            }
-            false => line.number.to_string(),
+        if self.is_earlier {
+            let id = RecallId::of_message(self.messages[line.message].place);
+            format!("{id} line {}", line.number)
+        } else {
+            line.number.to_string()
         }
     }
 

@@ -152,9 +152,10 @@ impl Excerpt<'_> {
             let named = hidden.iter().take(MAX_NAMED_LINES);
             let named: Vec<_> = named.map(|line| self.document.name_line(**line)).collect();
             let (named, count) = (named.join(", "), hidden.len());
-            let lines = match self.document.is_earlier {
-                true => "",
-                false => "lines ",
+            let lines = if self.document.is_earlier {
+                ""
+            } else {
+                "lines "
             };
             let dots = if count > MAX_NAMED_LINES { ", …" } else { "" };
             more += &format!(" Not shown: {count} of them, in {lines}{named}{dots}.");

@@ -70,10 +70,11 @@ fn parse_id(id: &str) -> Option<Option<usize>> {
         .trim()
         .trim_start_matches(['[', '#'])
         .trim_end_matches(']');
-    match id.eq_ignore_ascii_case(EARLIER) {
-        true => Some(None),
+    if id.eq_ignore_ascii_case(EARLIER) {
+        Some(None)
+    } else {
         // An id that names no place is answered like the id of an absent message.
-        false => Some(Some(RecallId::parse_place(id).unwrap_or(usize::MAX))),
+        Some(Some(RecallId::parse_place(id).unwrap_or(usize::MAX)))
     }
 }
 

@@ -249,9 +249,10 @@ async fn damage_of_an_open_file_is_set_aside() {
         overwrite(&directory.path().join("sessions.db"));
         let set_aside = async {
             while files(&directory, "sessions.db.damaged-1").is_empty() {
-                match finding {
-                    true => drop(count_correct_states(&store).await),
-                    false => fill(&store).await,
+                if finding {
+                    count_correct_states(&store).await;
+                } else {
+                    fill(&store).await;
                 }
             }
         };

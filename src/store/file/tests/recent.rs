@@ -152,13 +152,12 @@ fn removed_states_and_changed_commands_leave_the_cache() {
     for removed in [true, false] {
         commit(&recent, &saved);
         let mut changes = BatchChanges::default();
-        match removed {
-            true => changes.add_keys(&GenerationHead::from_saved(&saved, false)),
-            false => {
-                // In a transaction with a save of the session.
-                add(&mut changes, &saved);
-                changes.add_commands();
-            }
+        if removed {
+            changes.add_keys(&GenerationHead::from_saved(&saved, false))
+        } else {
+            // In a transaction with a save of the session.
+            add(&mut changes, &saved);
+            changes.add_commands();
         }
         let asked = || {
             assert_eq!(known(&recent, &saved), None);

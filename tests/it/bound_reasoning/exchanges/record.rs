@@ -48,9 +48,10 @@ pub(super) fn tell_exchange(
             text += &describe_content(&entry["content"]);
             text.push('\n');
         }
-        text += &match answer.is_empty() {
-            true => "  -> refused\n".to_owned(),
-            false => format!("  -> {}\n", describe_content(&answer.clone().into())),
+        text += &if answer.is_empty() {
+            "  -> refused\n".to_owned()
+        } else {
+            format!("  -> {}\n", describe_content(&answer.clone().into()))
         };
     }
     let header = |name| generation.header(name).unwrap_or("-").to_owned();

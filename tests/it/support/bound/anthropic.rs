@@ -72,11 +72,10 @@ impl BoundModel {
                 verdict.drop_block("thinking_dropped", path, reason);
                 continue;
             }
-            let fault = match checks {
-                true => {
-                    self.find_mismatch(&prefix, thought, &signature, previous, verdict.ids.len())
-                }
-                false => None,
+            let fault = if checks {
+                self.find_mismatch(&prefix, thought, &signature, previous, verdict.ids.len())
+            } else {
+                None
             };
             previous = Some(signature.id());
             let reason = fault.as_ref().map_or(PREFIX, |it| it.reason);

@@ -225,9 +225,10 @@ fn to_item(body: &Value, block: &Value) -> Value {
             let tools = body["tools"].as_array().into_iter().flatten();
             let is_custom =
                 |tool: &Value| tool["type"] == "custom" && tool["name"] == block["name"];
-            let (kind, key) = match tools.into_iter().any(is_custom) {
-                true => ("custom_tool_call", "input"),
-                false => ("function_call", "arguments"),
+            let (kind, key) = if tools.into_iter().any(is_custom) {
+                ("custom_tool_call", "input")
+            } else {
+                ("function_call", "arguments")
             };
             let mut item = json!({"type": kind, "status": "completed", "call_id": block["id"], "name": block["name"]});
             item[key] = block["input"].to_string().into();

@@ -32,9 +32,10 @@ impl BoundModel {
             return vec![answer("200 OK", "", count.to_string())];
         }
         let whole = self.answer(api, &verdict, &script(&verdict));
-        match verdict.body["stream"] == true {
-            true => stream_of([to_events(api, &whole)]),
-            false => vec![answer("200 OK", "", whole.to_string())],
+        if verdict.body["stream"] == true {
+            stream_of([to_events(api, &whole)])
+        } else {
+            vec![answer("200 OK", "", whole.to_string())]
         }
     }
 }

@@ -146,9 +146,10 @@ impl SessionClient {
         let mut random = Random::for_part(session.seed, 10_000 + nth as u64);
         let mut result = |at: usize| {
             let tokens = session.result * random.between(20, 180) / 100;
-            let tokens = match random.chance(4) {
-                true => session.window as usize / 6,
-                false => tokens,
+            let tokens = if random.chance(4) {
+                session.window as usize / 6
+            } else {
+                tokens
             };
             words(tokens.max(2), 10 * nth + at)
         };

@@ -121,13 +121,15 @@ impl DrawnSession {
         };
         let window = random.weighted(&[(45, 4_096), (40, 8_000), (15, 16_000)]);
         let (adds_markers, is_old) = (random.chance(25), random.chance(25));
-        let markers = match api == BoundApi::Messages && adds_markers {
-            true => CacheMarkers::Auto,
-            false => CacheMarkers::Off,
+        let markers = if api == BoundApi::Messages && adds_markers {
+            CacheMarkers::Auto
+        } else {
+            CacheMarkers::Off
         };
-        let mut account = match is_old {
-            true => BoundModel::old(),
-            false => BoundModel::default(),
+        let mut account = if is_old {
+            BoundModel::old()
+        } else {
+            BoundModel::default()
         };
         // A marker of the proxy makes a block of a string.
         account.equates_strings = markers == CacheMarkers::Auto;
@@ -251,9 +253,10 @@ impl DrawnSession {
         config.compaction.by = self.summary_maker;
         config.compaction.threshold = random.weighted(&[(50, 0.4), (50, 0.6)]);
         config.compaction.max_summary_tokens = 400;
-        config.compaction.wait = match random.chance(50) && self.summaries_late_by == 0 {
-            true => Duration::from_secs(5),
-            false => Duration::ZERO,
+        config.compaction.wait = if random.chance(50) && self.summaries_late_by == 0 {
+            Duration::from_secs(5)
+        } else {
+            Duration::ZERO
         };
     }
 }

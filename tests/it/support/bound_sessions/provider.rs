@@ -134,14 +134,13 @@ impl Reply<'_> {
             if summarises && session.account.order_fault.is_some() {
                 return vec![answer("400 Bad Request", "", refusal.to_string())];
             }
-            match std::mem::take(&mut self.log.may_refuse) {
-                true => {
-                    self.log.healed += 1;
-                    if std::env::var_os("REASONING_DUMP").is_some() {
-                        eprintln!("{}: request {}: {refusal}", session.seed, self.log.requests);
-                    }
+            if std::mem::take(&mut self.log.may_refuse) {
+                self.log.healed += 1;
+                if std::env::var_os("REASONING_DUMP").is_some() {
+                    eprintln!("{}: request {}: {refusal}", session.seed, self.log.requests);
                 }
-                false => self.log.fault(format!("refused: {refusal}")),
+            } else {
+                self.log.fault(format!("refused: {refusal}"))
             }
             return vec![answer("400 Bad Request", "", refusal.to_string())];
         }

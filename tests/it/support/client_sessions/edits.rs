@@ -254,8 +254,9 @@ async fn run_case(case: DrawnEdits) -> Result<EditFigures, String> {
             }
         }
     }
-    match faults.is_empty() {
-        true => Ok(figures),
-        false => Err(format!("{case}\n{}", faults.join("\n"))),
+    if faults.is_empty() {
+        Ok(figures)
+    } else {
+        Err(format!("{case}\n{}", faults.join("\n")))
     }
 }

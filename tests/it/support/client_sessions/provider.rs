@@ -158,13 +158,12 @@ impl SessionWorker<'_> {
         let path = format!("src/{word}/deck_{nth}.rs");
         let ends = self.random.chance(self.habits.ends);
         if self.habits.writes_calls {
-            let text = match ends {
-                true => format!(
+            let text = if ends {
+                format!(
                     "<attempt_completion>\n<result>\nPart {nth} of {word} is tight.\n</result>\n</attempt_completion>"
-                ),
-                false => {
-                    format!("Deck {nth} is next.\n\n<read_file>\n<path>{path}</path>\n</read_file>")
-                }
+                )
+            } else {
+                format!("Deck {nth} is next.\n\n<read_file>\n<path>{path}</path>\n</read_file>")
             };
             return (text, Vec::new());
         }
@@ -176,9 +175,10 @@ impl SessionWorker<'_> {
             );
             return (text, Vec::new());
         };
-        let text = match self.random.chance(40) {
-            true => format!("Deck {nth} of {word} may leak; its file tells what it is made of."),
-            false => String::new(),
+        let text = if self.random.chance(40) {
+            format!("Deck {nth} of {word} may leak; its file tells what it is made of.")
+        } else {
+            String::new()
         };
         // Whole files stand in some calls, which no clearing of results makes smaller.
         let written =
@@ -189,9 +189,10 @@ impl SessionWorker<'_> {
         }
         let count = if self.random.chance(15) { 2 } else { 1 };
         let calls = (0..count).map(|part| {
-            let id = match self.habits.repeats_ids {
-                true => format!("call_{part}"),
-                false => format!("call_{nth}_{part}"),
+            let id = if self.habits.repeats_ids {
+                format!("call_{part}")
+            } else {
+                format!("call_{nth}_{part}")
             };
             ModelCall::new(&id, tool, &arguments)
         });

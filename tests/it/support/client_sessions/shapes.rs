@@ -108,12 +108,11 @@ impl ShapedSession {
         if wire == Wire::Chat && streams {
             fields["stream_options"] = json!({"include_usage": true});
         }
-        match writes_calls {
-            true => drop(fields.as_object_mut().unwrap().remove("tools")),
-            false => {
-                let names = ["read_file", "bash", "edit_file"];
-                fields["tools"] = names.iter().map(|name| write_tool(wire, name)).collect();
-            }
+        if writes_calls {
+            drop(fields.as_object_mut().unwrap().remove("tools"))
+        } else {
+            let names = ["read_file", "bash", "edit_file"];
+            fields["tools"] = names.iter().map(|name| write_tool(wire, name)).collect();
         }
         let system = format!("You mend ships. {}", words(900, 3));
         let marked = json!({"type": "ephemeral"});
@@ -256,9 +255,10 @@ impl ShapedSession {
                     results_before += results.len();
                     let results = results.iter().enumerate().map(|(nth, it)| ToolReturn {
                         id: it.id.clone(),
-                        text: match first + nth < self.cleared {
-                            true => PLACEHOLDER.to_owned(),
-                            false => it.text.clone(),
+                        text: if first + nth < self.cleared {
+                            PLACEHOLDER.to_owned()
+                        } else {
+                            it.text.clone()
                         },
                     });
                     self.push_results(results.collect(), typed, first, at == newest, &mut turns);

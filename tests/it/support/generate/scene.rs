@@ -162,9 +162,10 @@ impl Scene {
     /// Calls, and a result for each.
     fn step(&mut self, random: &mut Random) {
         self.steps -= 1;
-        let count = match self.traits.legacy {
-            true => 1,
-            false => random.weighted(&[(85, 1), (9, 2), (4, 3), (2, 6)]),
+        let count = if self.traits.legacy {
+            1
+        } else {
+            random.weighted(&[(85, 1), (9, 2), (4, 3), (2, 6)])
         };
         let mut ids: Vec<String> = Vec::new();
         for _ in 0..count {

@@ -38,9 +38,10 @@ impl Writer {
 
     /// A step, or code that is at work.
     pub(super) fn add_last_step(&mut self, entries: &mut Vec<String>) {
-        match self.served.chance(40) {
-            true => self.run_code(entries, false),
-            false => self.add_step(entries),
+        if self.served.chance(40) {
+            self.run_code(entries, false)
+        } else {
+            self.add_step(entries)
         }
     }
 

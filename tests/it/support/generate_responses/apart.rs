@@ -37,9 +37,10 @@ impl Apart {
 
     pub(super) fn name_tool(&mut self) -> &'static str {
         self.is_of_async_tool = self.chance(10);
-        match self.is_of_async_tool {
-            true => "fetch",
-            false => "read",
+        if self.is_of_async_tool {
+            "fetch"
+        } else {
+            "read"
         }
     }
 
@@ -59,9 +60,10 @@ impl EntryWriter {
     pub(super) fn deliver(&mut self) {
         let late = std::mem::take(&mut self.apart.late);
         for output in late {
-            match self.apart.random.chance(40) {
-                true => self.entries.push(output),
-                false => self.apart.late.push(output),
+            if self.apart.random.chance(40) {
+                self.entries.push(output)
+            } else {
+                self.apart.late.push(output)
             }
         }
     }
@@ -76,11 +78,11 @@ impl EntryWriter {
     /// Between calls and their outputs, the user speaks, or the developer.
     pub(super) fn interrupt(&mut self, has_outputs: bool) {
         if has_outputs && self.apart.chance(10) {
-            match self.alternates || self.apart.random.chance(50) {
-                true => self
-                    .entries
-                    .push(json!({"role": "developer", "content": "It is late."}).to_string()),
-                false => self.add_user(),
+            if self.alternates || self.apart.random.chance(50) {
+                self.entries
+                    .push(json!({"role": "developer", "content": "It is late."}).to_string())
+            } else {
+                self.add_user()
             }
             // What follows rests on no reasoning before it.
             self.shares_reasoning = false;

@@ -61,9 +61,10 @@ fn view_as_chat(body: &Value) -> Value {
             messages.push(json!({"role": "assistant", "content": text, "tool_calls": calls}));
         } else if !text.is_empty() {
             // A system entry in the midst speaks to the model as a user does.
-            let role = match entry["role"] == "assistant" {
-                true => "assistant",
-                false => "user",
+            let role = if entry["role"] == "assistant" {
+                "assistant"
+            } else {
+                "user"
             };
             messages.push(json!({"role": role, "content": text}));
         }

@@ -25,9 +25,10 @@ impl AnswerWriter<'_> {
             )];
         }
         let events = self.write_events(text, calls);
-        let events = match self.byte_by_byte {
-            true => ProviderStep::Drip(events.into_bytes()),
-            false => send_bytes(events),
+        let events = if self.byte_by_byte {
+            ProviderStep::Drip(events.into_bytes())
+        } else {
+            send_bytes(events)
         };
         vec![stream_head(), events, send_bytes(DONE), ProviderStep::Close]
     }
@@ -53,9 +54,10 @@ impl AnswerWriter<'_> {
     }
 
     pub(crate) fn write_whole(&self, text: &str, calls: &[ModelCall]) -> Value {
-        let content = match text.is_empty() && !calls.is_empty() {
-            true => Value::Null,
-            false => text.into(),
+        let content = if text.is_empty() && !calls.is_empty() {
+            Value::Null
+        } else {
+            text.into()
         };
         let mut message = json!({"role": "assistant", "content": content, "refusal": null});
         match calls.first() {

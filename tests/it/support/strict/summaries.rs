@@ -45,9 +45,12 @@ fn find_last(body: &Value) -> Option<(Value, Vec<Value>, bool)> {
         .rposition(|it| blocks(it).iter().any(is_summary))?;
     let entry = &entries[at];
     // What stands beside it may be shortened, and is not compared here.
-    let shown = blocks(entry).iter().map(|block| match is_summary(block) {
-        true => block.clone(),
-        false => kind(block).into(),
+    let shown = blocks(entry).iter().map(|block| {
+        if is_summary(block) {
+            block.clone()
+        } else {
+            kind(block).into()
+        }
     });
     let shown = shown.filter(|it| !it.as_str().is_some_and(|kind| kind.ends_with("thinking")));
     Some((entry["role"].clone(), shown.collect(), at == 0))

@@ -17,14 +17,16 @@ fn assembled(events: &[(&str, &str)], more: &str) -> (String, Option<String>) {
     let mut state = BlockState::<ResponsesAnswer>::new(filter, 0);
     let begun = format!(r#"{{"type":"response.created","response":{{"id":"r"{more}}}}}"#);
     let events = events.iter().enumerate();
-    let events = events.flat_map(|(at, (begun, ended))| {
-        [("added", begun), ("done", ended)].map(|(name, item)| match item.is_empty() {
-            true => String::from("{}"),
-            false => format!(
+    let events =
+        events.flat_map(|(at, (begun, ended))| {
+            [("added", begun), ("done", ended)].map(|(name, item)| if item.is_empty() {
+String::from("{}")
+} else {
+format!(
                 r#"{{"type":"response.output_item.{name}","output_index":{at},"item":{item}}}"#
-            ),
-        })
-    });
+            )
+})
+        });
     for data in std::iter::once(begun).chain(events) {
         let mut event = ParsedEvent::new(Bytes::new(), message("", &data), read(&data));
         state.take_event(&mut event);
@@ -101,9 +103,10 @@ fn ids_go_with_the_reasoning_that_nobody_keeps() {
                 &[(thought, thought), (call, call), (spelt, spelt)],
                 unstored,
             );
-            let expected = match lost {
-                true => format!("{call},{without}"),
-                false => format!("{thought},{call},{spelt}"),
+            let expected = if lost {
+                format!("{call},{without}")
+            } else {
+                format!("{thought},{call},{spelt}")
             };
             assert_eq!(items, expected);
         }

@@ -253,9 +253,10 @@ pub(super) fn answer(for_client: bool) -> impl Strategy<Value = Answer> {
         Just(Block::Thinking(vec!["hm", "\u{1f600}\n"])),
         (0..OTHERS.len()).prop_map(Block::Other),
     ];
-    let block = match for_client {
-        true => prop_oneof![2 => plain, 1 => call(CLIENT_NAMES)].boxed(),
-        false => prop_oneof![2 => plain, 2 => text(), 2 => call(NAMES)].boxed(),
+    let block = if for_client {
+        prop_oneof![2 => plain, 1 => call(CLIENT_NAMES)].boxed()
+    } else {
+        prop_oneof![2 => plain, 2 => text(), 2 => call(NAMES)].boxed()
     };
     let reasons = prop::sample::select(&["end_turn", "max_tokens", "refusal"][..]);
     let usage = (3_u32..9_000, 0_u32..900);

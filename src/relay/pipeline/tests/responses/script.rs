@@ -97,9 +97,10 @@ impl Answer {
                 json!({"output_index": place, "item": whole}),
             );
         }
-        let output = match self.lists_output {
-            true => self.whole_items(at),
-            false => Vec::new(),
+        let output = if self.lists_output {
+            self.whole_items(at)
+        } else {
+            Vec::new()
         };
         let response = self.response(at, output);
         let kind = format!("response.{}", self.status);
@@ -172,9 +173,10 @@ pub(super) fn answer(for_client: bool) -> impl Strategy<Value = Answer> {
         Just(Item::Custom(vec!["*** ", "patch\n"])),
         (0..OTHERS.len()).prop_map(Item::Other),
     ];
-    let item = match for_client {
-        true => prop_oneof![2 => plain, 1 => call(CLIENT_NAMES)].boxed(),
-        false => prop_oneof![2 => plain, 2 => message(), 3 => call(NAMES)].boxed(),
+    let item = if for_client {
+        prop_oneof![2 => plain, 1 => call(CLIENT_NAMES)].boxed()
+    } else {
+        prop_oneof![2 => plain, 2 => message(), 3 => call(NAMES)].boxed()
     };
     let items = prop::collection::vec(item, 0..6);
     let status = prop_oneof![4 => Just("completed"), 1 => Just("incomplete")];
