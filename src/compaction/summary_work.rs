@@ -128,11 +128,11 @@ impl SummaryWork {
         let Summariser {
             profile, weights, ..
         } = &self.summariser;
-        if !self.summariser.may_repeat_conversation || !lint::awaits_nothing(part, profile) {
+        if !self.summariser.may_repeat_conversation || !lint::is_fully_paired(part, profile) {
             return None;
         }
         let messages = message_tokens(part, &part.items, weights);
-        let beside = estimate::estimate_beside_messages(part, weights);
+        let beside = estimate::estimate_outside_messages(part, weights);
         let prompt = weights.count_plain_tokens(&self.prompt.write_final_message());
         let tokens = messages
             .saturating_add(beside)

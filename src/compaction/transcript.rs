@@ -111,7 +111,7 @@ fn show_content(part: &Conversation, message: &Item) -> String {
             BlockKind::Text(text) => push_line(&mut shown, &neutral(text)),
             BlockKind::Image { .. } => push_line(&mut shown, "(an image, left out)"),
             BlockKind::Media => push_line(&mut shown, "(a file or a recording, left out)"),
-            BlockKind::Opaque if message.begins_history => {
+            BlockKind::Opaque if message.is_history_summary => {
                 let block = String::from_utf8_lossy(part.span_bytes(block.span));
                 let text = part.format.read_summary_text(&block).unwrap_or_default();
                 push_line(&mut shown, &fence::neutralize_tags(&text));

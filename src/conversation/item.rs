@@ -51,7 +51,7 @@ pub struct Item {
     /// It is never left out, nor is anything of its unit.
     pub stays: bool,
     /// It holds the provider's own summary of all before it.
-    pub begins_history: bool,
+    pub is_history_summary: bool,
     /// The provider refuses two adjacent items of this kind.
     pub stands_apart: bool,
     pub content: Content,

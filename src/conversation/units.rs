@@ -55,7 +55,7 @@ pub struct Unit {
     /// message that stays. If any other unit is removed, only its bound messages stay.
     pub stays: bool,
     /// It holds the provider's own summary of all before it.
-    pub begins_history: bool,
+    pub is_history_summary: bool,
     /// The reasoning of the previous answer led to it: if that answer is removed, this unit is removed too.
     pub follows_reasoning: bool,
     /// It waits for a result, it refers to something that is not in the conversation, or a unit that stays needs it. Its
@@ -149,7 +149,7 @@ fn pin_task(conversation: &Conversation, units: &mut [Unit]) {
     let pinned = find_pinned_end(units);
     let pinned = units[..pinned].iter_mut().filter(|unit| is_user(unit));
     pinned.for_each(|unit| unit.stays = true);
-    if !conversation.format.rules().states_task_apart {
+    if !conversation.format.rules().may_split_task {
         return;
     }
     let row = units[first..].iter_mut();
@@ -306,7 +306,7 @@ pub(crate) fn list_lasting(units: &[Unit]) -> Vec<bool> {
 /// comes before that message, or if there is none, then only the leading system messages are pinned: a late question must
 /// not pin all that came before it. A summary of the provider's own, which comes first, is pinned too.
 pub fn find_pinned_end(units: &[Unit]) -> usize {
-    let summary = units.iter().position(|unit| unit.begins_history);
+    let summary = units.iter().position(|unit| unit.is_history_summary);
     let begin = summary.map_or(0, |summary| summary + 1);
     let rest = &units[begin..];
     let position = |matches: fn(&Unit) -> bool| rest.iter().position(matches);

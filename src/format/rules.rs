@@ -27,7 +27,7 @@ pub struct FormatRules {
     /// Whether the parts of an answer are entries of their own, so that adjacent answers are read as one.
     pub joins_answers: bool,
     /// Whether the task may be two user entries: the first says where the client runs, the second what is to be done.
-    pub states_task_apart: bool,
+    pub may_split_task: bool,
     /// Whether a result may be separated from its call.
     pub pairs_apart: bool,
     /// Whether the server runs a program again from its beginning with the results of its calls, until it has an output.
@@ -55,7 +55,7 @@ pub struct FormatRules {
     /// Bytes that are held of an event that may have to be complete before it is passed on.
     pub max_whole_event: usize,
     /// Whether clients look for an overflow at the end of a stream, and take a 400 for another error.
-    pub tells_overflow_in_stream: bool,
+    pub reports_overflow_in_stream: bool,
 }
 
 /// The place of the reasoning in an answer.
@@ -72,7 +72,7 @@ pub enum ReasoningPlace {
 impl ReasoningPlace {
     /// Whether the reasoning can be left out without touching the blocks of the answer. The reasoning of hidden tool
     /// rounds before the answer is joined with it.
-    pub const fn is_beside_blocks(self) -> bool {
+    pub const fn is_outside_blocks(self) -> bool {
         match self {
             Self::Members => true,
             Self::Blocks | Self::Entries => false,
@@ -106,7 +106,7 @@ const CHAT: FormatRules = FormatRules {
     may_alternate: true,
     pairs_roles: true,
     joins_answers: false,
-    states_task_apart: false,
+    may_split_task: false,
     pairs_apart: false,
     replays_programs: false,
     hides_program_results: false,
@@ -120,7 +120,7 @@ const CHAT: FormatRules = FormatRules {
     bookkeeping: &[],
     // Far more than such an event has.
     max_whole_event: 16 << 10,
-    tells_overflow_in_stream: false,
+    reports_overflow_in_stream: false,
 };
 
 const MESSAGES: FormatRules = FormatRules {
@@ -132,7 +132,7 @@ const MESSAGES: FormatRules = FormatRules {
     may_alternate: false,
     pairs_roles: true,
     joins_answers: false,
-    states_task_apart: false,
+    may_split_task: false,
     pairs_apart: false,
     replays_programs: false,
     hides_program_results: true,
@@ -145,7 +145,7 @@ const MESSAGES: FormatRules = FormatRules {
     empty_content: r#""""#,
     bookkeeping: &[],
     max_whole_event: 16 << 10,
-    tells_overflow_in_stream: false,
+    reports_overflow_in_stream: false,
 };
 
 const RESPONSES: FormatRules = FormatRules {
@@ -157,7 +157,7 @@ const RESPONSES: FormatRules = FormatRules {
     may_alternate: false,
     pairs_roles: false,
     joins_answers: true,
-    states_task_apart: true,
+    may_split_task: true,
     pairs_apart: true,
     replays_programs: true,
     hides_program_results: false,
@@ -171,7 +171,7 @@ const RESPONSES: FormatRules = FormatRules {
     bookkeeping: &[b"id", b"status"],
     // The last event repeats the whole answer.
     max_whole_event: 2 << 20,
-    tells_overflow_in_stream: true,
+    reports_overflow_in_stream: true,
 };
 
 impl Format {

@@ -59,7 +59,7 @@ pub use self::{
         policy::Policy,
     },
     shrink::{
-        clear::Cleared,
+        clearing::Cleared,
         priority::{CapUse, PriorityReport, ShortenedText, Shortening, SystemUse},
         result_limits::max_recall_chars,
         shortened_messages::{ToolNames, TruncationReport},

@@ -5,6 +5,7 @@ mod custom_calls;
 mod due;
 mod last_resorts;
 mod messages;
+mod order;
 mod recall_ids;
 mod responses;
 mod toy;

@@ -275,7 +275,7 @@ fn join_request(
 /// the settings refuse such threads.
 fn refuses_thread(request: &ClientRequest, placed: &PlacedRequest) -> bool {
     let conversation = request.parsed.conversation.as_ref();
-    conversation.is_some_and(|it| it.is_left_to_thread())
+    conversation.is_some_and(|it| it.is_managed_by_thread())
         && placed.target.provider.config.threads == Threads::Refuse
         && placed
             .planned

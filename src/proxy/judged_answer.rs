@@ -7,7 +7,7 @@ use crate::relay::ResponseSummary;
 pub struct JudgedAnswer<'a> {
     pub response: &'a ResponseSummary,
     /// The provider truncates prompts silently: it counted fewer tokens than were sent.
-    pub cut_in_silence: bool,
+    pub silently_truncated: bool,
 }
 
 /// The prompt tokens that the provider reported. Zero counts as no report: servers that do not count send it.

@@ -86,7 +86,7 @@ pub(super) fn compare_history(
     for (at, element) in was.iter().enumerate() {
         let kept = pairs.iter().find(|pair| pair.0 == at).map(|pair| pair.1);
         let is_same = kept.is_some_and(|kept| now[kept] == *element);
-        if place > 0 && kept.is_some_and(|kept| element.has_other_words(now[kept])) {
+        if place > 0 && kept.is_some_and(|kept| element.has_different_words(now[kept])) {
             return None;
         }
         let weight = if place < sketch.began {

@@ -85,7 +85,7 @@ impl Element {
     }
 
     /// Whether both elements have words of the user, and these words differ.
-    pub(super) fn has_other_words(self, now: Self) -> bool {
+    pub(super) fn has_different_words(self, now: Self) -> bool {
         let words = [self, now].map(|it| (it.kind() == Kind::Other).then_some(it.bits() & 0x3FFF));
         matches!(words, [Some(was), Some(now)] if was != now && was != 0 && now != 0)
     }

@@ -117,7 +117,7 @@ impl Splitter<'_> {
             },
             follows_reasoning: item.follows_reasoning,
             stays: item.stays || matches!(kind, UnitKind::System | UnitKind::Other),
-            begins_history: item.begins_history,
+            is_history_summary: item.is_history_summary,
             is_needed: false,
             bond: None,
             loader: None,

@@ -155,7 +155,7 @@ impl<'a> FoundValues<'a> {
                 measure_sealed(text)
             };
             self.add(text, MediumKind::Beside(Box::new(sizes)));
-        } else if let Some(kind) = tell_kind(raw) {
+        } else if let Some(kind) = detect_kind(raw) {
             self.add(text, kind);
         } else if is_address(raw) {
             self.addresses.push(text);
@@ -177,7 +177,7 @@ fn is_address(raw: &[u8]) -> bool {
 }
 
 /// Returns the kind of medium that a data URL or base64 holds; `None` for any other string.
-fn tell_kind(raw: &[u8]) -> Option<MediumKind> {
+fn detect_kind(raw: &[u8]) -> Option<MediumKind> {
     let (declared, data) = split_data_url(raw);
     if declared.is_none() && !is_base64(raw) {
         return None;

@@ -102,7 +102,7 @@ impl ReadBlock<'_> {
     }
 
     /// Whether the block is the provider's own summary of what came before it. A compaction without a text has failed.
-    pub(super) fn begins_history(&self) -> bool {
+    pub(super) fn is_history_summary(&self) -> bool {
         self.kind == b"compaction" && matches!(self.content, Some(Content::Text(_)))
     }
 

@@ -92,16 +92,16 @@ impl<'a> ListIndexer<'a> for MessagesIndexer<'a> {
         })?;
         let (first, first_annotation) = (self.found.items.len(), self.found.annotations.len());
         let has_result = |blocks: &[ReadBlock<'_>]| blocks.iter().any(ReadBlock::is_result);
-        let begins_history = matches!(&content, ReadContent::Parts(_, blocks)
-            if blocks.iter().any(ReadBlock::begins_history));
+        let is_history_summary = matches!(&content, ReadContent::Parts(_, blocks)
+            if blocks.iter().any(ReadBlock::is_history_summary));
         let mut items = match content {
             ReadContent::Parts(list, blocks) if role == Role::USER && has_result(&blocks) => {
                 self.make_parts(span, list, blocks)?
             }
             content => smallvec![self.make_item(role, span, content)?],
         };
-        if begins_history {
-            (items[0].begins_history, items[0].stays) = (true, true);
+        if is_history_summary {
+            (items[0].is_history_summary, items[0].stays) = (true, true);
         }
         if annotated {
             let known = self.found.annotations.len();

@@ -54,7 +54,7 @@ pub(in crate::format) fn managed_by_provider(conversation: &Conversation) -> Opt
     // A summary behind other messages replaces them: the provider leaves these messages out.
     let listed = conversation.items.iter();
     let listed = listed.filter(|item| item.place != ItemPlace::Outside);
-    let is_appended = listed.skip(1).any(|item| item.begins_history);
+    let is_appended = listed.skip(1).any(|item| item.is_history_summary);
     is_appended.then_some("compaction")
 }
 

@@ -33,7 +33,7 @@ pub enum MismatchField {
 
 /// What the client's own request leaves to the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BindingWish {
+pub enum MismatchPreference {
     /// The request says nothing, and the proxy may add the member.
     Open,
     /// The request asks for the refusal.
@@ -80,12 +80,12 @@ pub fn names_binding(text: &str) -> bool {
 }
 
 impl Conversation {
-    pub fn find_binding_wish(&self) -> BindingWish {
+    pub fn find_mismatch_preference(&self) -> MismatchPreference {
         let thinking = parse_field(self, THINKING);
         let binding = &thinking[BINDING];
         let wishes = MismatchField::ALL.map(|field| &binding[field.name()]);
         if wishes.iter().any(|wish| **wish == "error") {
-            return BindingWish::Refusal;
+            return MismatchPreference::Refusal;
         }
         let takes_binding = match &thinking {
             Value::Null => true,
@@ -98,16 +98,16 @@ impl Conversation {
         };
         let says_nothing = wishes.iter().all(|wish| wish.is_null());
         match self.format {
-            Format::Messages if takes_binding && says_nothing => BindingWish::Open,
-            Format::Chat | Format::Messages | Format::Responses => BindingWish::Fixed,
+            Format::Messages if takes_binding && says_nothing => MismatchPreference::Open,
+            Format::Chat | Format::Messages | Format::Responses => MismatchPreference::Fixed,
             #[cfg(test)]
-            Format::Toy => BindingWish::Fixed,
+            Format::Toy => MismatchPreference::Fixed,
         }
     }
 
     /// Asks the provider to drop thinking that does not fit, if the client leaves that open. Returns whether it asks.
     pub fn ask_to_drop_thinking(&self, by: MismatchField, edits: &mut Edits) -> bool {
-        if self.find_binding_wish() != BindingWish::Open {
+        if self.find_mismatch_preference() != MismatchPreference::Open {
             return false;
         }
         let wish = format!(r#""{}":"drop_block""#, by.name());
@@ -203,28 +203,31 @@ mod tests {
     #[test]
     fn what_the_client_says_itself_stays() {
         for (members, wish) in [
-            (r#","thinking":{"type":"disabled"}"#, BindingWish::Fixed),
+            (
+                r#","thinking":{"type":"disabled"}"#,
+                MismatchPreference::Fixed,
+            ),
             (
                 r#","thinking":{"type":"between_tools"}"#,
-                BindingWish::Fixed,
+                MismatchPreference::Fixed,
             ),
-            (r#","thinking":{}"#, BindingWish::Fixed),
-            (r#","thinking":"much""#, BindingWish::Fixed),
+            (r#","thinking":{}"#, MismatchPreference::Fixed),
+            (r#","thinking":"much""#, MismatchPreference::Fixed),
             (
                 r#","thinking":{"type":"adaptive","block_binding":{"prefix_mismatch_behavior":"drop_block"}}"#,
-                BindingWish::Fixed,
+                MismatchPreference::Fixed,
             ),
             (
                 r#","thinking":{"type":"adaptive","block_binding":{"prefix_mismatch_behavior":"error"}}"#,
-                BindingWish::Refusal,
+                MismatchPreference::Refusal,
             ),
             (
                 r#","thinking":{"type":"adaptive","block_binding":{"mismatch_behavior":"error"}}"#,
-                BindingWish::Refusal,
+                MismatchPreference::Refusal,
             ),
         ] {
             let conversation = messages(members);
-            assert_eq!(conversation.find_binding_wish(), wish, "{members}");
+            assert_eq!(conversation.find_mismatch_preference(), wish, "{members}");
             let mut edits = Edits::default();
             assert!(!conversation.ask_to_drop_thinking(MismatchField::Prefix, &mut edits));
             assert!(edits.is_empty());

@@ -358,7 +358,7 @@ impl Conversation {
     }
 
     /// Whether the guard leaves the request alone only because a thread of Messages is to hold the conversation.
-    pub fn is_left_to_thread(&self) -> bool {
+    pub fn is_managed_by_thread(&self) -> bool {
         by_format!(self.format,
             Messages => self.managed_by_provider() == Some(messages::request::THREAD);
             else Chat | Responses => false)

@@ -44,7 +44,7 @@ pub(in crate::format) const RULES: FormatRules = FormatRules {
     may_alternate: true,
     pairs_roles: true,
     joins_answers: false,
-    states_task_apart: false,
+    may_split_task: false,
     pairs_apart: false,
     replays_programs: false,
     hides_program_results: false,
@@ -57,5 +57,5 @@ pub(in crate::format) const RULES: FormatRules = FormatRules {
     empty_content: "false",
     bookkeeping: &[],
     max_whole_event: 16 << 10,
-    tells_overflow_in_stream: false,
+    reports_overflow_in_stream: false,
 };

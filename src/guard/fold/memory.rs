@@ -25,7 +25,7 @@ use crate::{
             recall_id::NamedIds,
         },
         shrink::{
-            cuts::SessionLimits,
+            message_cuts::SessionLimits,
             result_limits::{KeyedLimit, RememberedLimit},
         },
         text::truncate::TruncationMarker,
@@ -142,7 +142,7 @@ impl GuardMemory {
     }
 
     /// Sets the basis to that of `policy`, so that cuts that were planned for another window are kept under it.
-    pub fn stand_on(&mut self, policy: &Policy<'_>) {
+    pub fn set_basis(&mut self, policy: &Policy<'_>) {
         self.basis = CutBasis::from_policy(policy);
     }
 
@@ -179,7 +179,7 @@ pub struct SessionKnowledge {
     /// Raw tokens that each byte of reasoning has beyond its estimate, as the refusal of this very request showed.
     pub reasoning_density: f64,
     /// Only what must stay is sent, and nothing of it is shortened to fit: nobody knows how much fits.
-    pub keeps_least: bool,
+    pub sends_only_required: bool,
     /// The highest answer cap of this very request, whatever it has room for: the provider refused the request with a higher
     /// one.
     pub most_cap: Option<u32>,

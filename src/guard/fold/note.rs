@@ -139,7 +139,7 @@ impl<'a> Note<'a> {
     }
 
     /// Sets which units are left out, in place of all that were set before.
-    pub(in crate::guard) fn tell_folded(&mut self, folded: &[bool]) {
+    pub(in crate::guard) fn set_folded(&mut self, folded: &[bool]) {
         (self.has_folds, self.has_facts, self.said) = (false, false, 0);
         for at in (0..folded.len()).filter(|&at| folded[at]) {
             self.add_folded(at);
@@ -150,7 +150,7 @@ impl<'a> Note<'a> {
     /// unit.
     pub(in crate::guard) fn add_folded(&mut self, at: usize) {
         self.has_folds = true;
-        if self.speaks_for(at) {
+        if self.covers_unit(at) {
             return;
         }
         self.has_facts = true;
@@ -164,12 +164,12 @@ impl<'a> Note<'a> {
     }
 
     /// Whether the base text of the preface covers a unit, so that no ledger need name it.
-    fn speaks_for(&self, unit: usize) -> bool {
+    fn covers_unit(&self, unit: usize) -> bool {
         unit < self.begins && self.question != Some(unit)
     }
 
     /// Whether the preface is sent even if no unit is left out.
-    pub(in crate::guard) fn stands_always(&self) -> bool {
+    pub(in crate::guard) fn is_always_sent(&self) -> bool {
         self.base.boundary.is_some()
     }
 
@@ -182,7 +182,7 @@ impl<'a> Note<'a> {
 
     /// Raw tokens of the preface, of which the ledger takes `ledger`.
     pub(in crate::guard) fn weigh(&self, ledger: u32) -> u32 {
-        if self.stands_always() || self.has_folds {
+        if self.is_always_sent() || self.has_folds {
             self.preface.saturating_add(ledger)
         } else {
             0
@@ -213,7 +213,7 @@ impl<'a> Note<'a> {
         let pinned = self.view.count_pinned();
         let units = self.view.units.iter().enumerate().skip(pinned);
         let told = units
-            .filter(|(at, unit)| state.folded[*at] && !unit.stays && !self.speaks_for(*at))
+            .filter(|(at, unit)| state.folded[*at] && !unit.stays && !self.covers_unit(*at))
             .flat_map(|(_, unit)| unit.unbound_messages());
         let told: Vec<usize> = told.collect();
         let base = &*self.base.text;

@@ -28,15 +28,15 @@ pub(in crate::guard) struct AppliedFold {
 }
 
 /// Removes the messages of folded units, except system messages, and inserts the preface in their place. `folded` has an
-/// entry for each unit. If `stands_always`, then the preface is inserted even if nothing is removed.
+/// entry for each unit. If `is_always_sent`, then the preface is inserted even if nothing is removed.
 pub(in crate::guard) fn apply_fold(
     view: RequestView<'_>,
     folded: &[bool],
     preface: &str,
-    stands_always: bool,
+    is_always_sent: bool,
 ) -> AppliedFold {
     let mut removed = RemovedUnits::from_fold(view, folded);
-    let place = if removed.has_any() || stands_always {
+    let place = if removed.has_any() || is_always_sent {
         removed.choose_place()
     } else {
         PrefacePlace::default()

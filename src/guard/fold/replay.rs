@@ -9,8 +9,8 @@
 //! A stored state spares the replay. It also keeps a cut in place if the counts change.
 
 mod budgets;
-mod clear;
-mod cut;
+mod clear_units;
+mod deep_cut;
 mod due;
 mod kept_units;
 mod last_resorts;
@@ -42,8 +42,8 @@ use crate::{
         order::{Due, ORDER, RequestCut},
         request::{estimate::sum_tokens, measured_request::MeasuredRequest, view::RequestView},
         shrink::{
-            clear::{self as clearing, Clearing},
-            cuts::MessageCuts,
+            clearing::{self, Clearing},
+            message_cuts::MessageCuts,
             priority::removable_texts::{RemovableText, RemovableTexts},
             shortened_messages::ShortenedMessages,
         },
@@ -222,7 +222,7 @@ impl Replay<'_> {
         for unit in (0..units.len()).filter(|&unit| state.folded[unit]) {
             self.weights.drop_injections_before(unit, &state);
         }
-        self.note.tell_folded(&state.folded);
+        self.note.set_folded(&state.folded);
         if self.texts.is_empty() && !self.may_be_due() {
             return state;
         }
@@ -279,7 +279,7 @@ impl Replay<'_> {
     fn try_cut(&mut self, cut: RequestCut, request: Request, now: &mut Moment) {
         let Request { at, newest, .. } = request;
         let excess = self.over(at, now);
-        if cut.changes_newest() && (excess == 0 || self.knowledge.keeps_least) {
+        if cut.changes_newest() && (excess == 0 || self.knowledge.sends_only_required) {
             return;
         }
         match cut {
@@ -335,11 +335,11 @@ impl Replay<'_> {
         // Of the units before a course or a summary, only a question of the user that was kept may still be left out.
         let is_open = at >= self.note.begins || unit.is_user();
         let may_go = is_kept && !is_pinned && !unit.stays && is_open;
-        if is_kept && !may_go && is_open && unit.is_user() && self.gets_smaller(at, at) {
+        if is_kept && !may_go && is_open && unit.is_user() && self.can_shrink(at, at) {
             now.kept.open_attachments(at);
         }
         let last = unit.bond.map(|bond| bond.last).filter(|&last| last > at);
-        let waits_for = last.filter(|_| !self.gets_smaller(at, at));
+        let waits_for = last.filter(|_| !self.can_shrink(at, at));
         now.kept
             .add_unit(unit, is_kept, may_go, waits_for, is_pinned);
         if unit.has_results() || unit.is_question() || now.asked.is_none() {

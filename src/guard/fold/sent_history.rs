@@ -83,7 +83,11 @@ impl SentHistory {
     /// Returns this history for a request that begins with a summary of what `sent` had before `boundary`, so that no
     /// reasoning behind the boundary is stale. `None` if the proxy changed something behind the boundary, or if its changes
     /// to the system text or to the tools differ.
-    pub(in crate::guard) fn go_on_behind(self, sent: &Self, boundary: u32) -> Option<Self> {
+    pub(in crate::guard) fn continue_behind_summary(
+        self,
+        sent: &Self,
+        boundary: u32,
+    ) -> Option<Self> {
         let goes_on = self.head == sent.head && sent.epoch.place <= boundary;
         goes_on.then_some(Self {
             epoch: sent.epoch,

@@ -9,8 +9,8 @@
 mod pairing;
 
 use self::pairing::Pairing;
-pub use self::pairing::awaits_nothing;
 pub(in crate::guard) use self::pairing::has_paired_calls;
+pub use self::pairing::is_fully_paired;
 use crate::{
     config::profile::{Acceptance, Profile},
     conversation::{Author, Conversation},
@@ -125,7 +125,7 @@ fn check_outline(
     if last == Some(Author::Model) && !profile.may_end_with_assistant {
         broken.count_violation(ConversationRule::EndsWithAssistant);
     }
-    if running_turn::begins_bare(conversation, items, profile) {
+    if running_turn::begins_without_thinking(conversation, items, profile) {
         broken.count_violation(ConversationRule::TurnThinking);
     }
     (broken, pairing)

@@ -43,7 +43,7 @@ pub(in crate::guard) fn find_thinking_units(view: RequestView<'_>) -> Vec<bool> 
 }
 
 /// Whether the running turn of an outline begins with an answer that does not begin with thinking.
-pub(in crate::guard) fn begins_bare(
+pub(in crate::guard) fn begins_without_thinking(
     conversation: &Conversation,
     items: &[OutlineItem],
     profile: &Profile,
@@ -54,7 +54,7 @@ pub(in crate::guard) fn begins_bare(
     let author = |item: &&OutlineItem| item.role(conversation);
     let turn = items.iter().rev();
     let turn = turn.take_while(|item| author(item) != Author::User);
-    let is_summary = |item: &&OutlineItem| matches!(item, OutlineItem::Client(at) if conversation.items[*at].begins_history);
+    let is_summary = |item: &&OutlineItem| matches!(item, OutlineItem::Client(at) if conversation.items[*at].is_history_summary);
     let answers = turn.filter(|item| author(item) == Author::Model && !is_summary(item));
     let first = answers.last();
     first.is_some_and(|item| match *item {

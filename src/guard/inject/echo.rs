@@ -66,7 +66,7 @@ pub(in crate::guard) fn edit_echo(
         repeated
     };
     let reasoning = conversation.format.rules().reasoning;
-    if drops_reasoning && (repeated.are_all() || reasoning.is_beside_blocks()) {
+    if drops_reasoning && (repeated.are_all() || reasoning.is_outside_blocks()) {
         // The reasoning is a member next to the content, or it is the whole content.
         conversation.leave_out_reasoning(message, &mut echo.edits);
         if repeated.are_all() {

@@ -69,7 +69,7 @@ pub enum InjectionContent {
 
 impl InjectionContent {
     /// Whether it is placed before the answer at its place, or was while it was sent, and not in the answer.
-    pub(in crate::guard) const fn stands_before_answer(&self) -> bool {
+    pub(in crate::guard) const fn is_before_answer(&self) -> bool {
         matches!(
             self,
             Self::Prompt(_) | Self::Round(_) | Self::DroppedRound { .. } | Self::Tools { .. }

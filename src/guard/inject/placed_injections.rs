@@ -59,7 +59,7 @@ struct PlacedRecords<'a> {
 
 impl PlacedRecords<'_> {
     /// Whether the records before the answer are sent if these messages are `kept`.
-    fn stand_where(&self, kept: &[bool]) -> bool {
+    fn is_sent_where(&self, kept: &[bool]) -> bool {
         kept[self.before] && self.answer.is_none_or(|answer| kept[answer])
     }
 
@@ -140,9 +140,8 @@ impl<'a> PlacedInjections<'a> {
                 continue;
             };
             let answer = messages.get(nth).copied();
-            let (between, into): (Vec<_>, _) = records
-                .into_iter()
-                .partition(|it| it.stands_before_answer());
+            let (between, into): (Vec<_>, _) =
+                records.into_iter().partition(|it| it.is_before_answer());
             let follows_rounds = between.iter().any(|it| it.is_round());
             // Nothing is injected into the middle of a step.
             let apart =
@@ -194,7 +193,7 @@ impl<'a> PlacedInjections<'a> {
         for records in &self.places {
             let place = records.place;
             let mut add = |digest| sent.push(SentChange { place, digest });
-            if records.stand_where(kept) {
+            if records.is_sent_where(kept) {
                 records.between_digests.iter().copied().for_each(&mut add);
             }
             if records.answer.is_some_and(|answer| kept[answer]) {
@@ -223,7 +222,7 @@ impl<'a> PlacedInjections<'a> {
         let mut calls: BTreeMap<usize, u32> = BTreeMap::new();
         let mut removed: BTreeSet<usize> = BTreeSet::new();
         for records in &self.places {
-            let stands = records.stand_where(kept);
+            let stands = records.is_sent_where(kept);
             if stands {
                 let between = &records.between;
                 edits.merge(between.prompts.edits.clone());

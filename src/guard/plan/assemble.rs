@@ -18,7 +18,7 @@ use crate::{
             measured_request::MeasuredRequest,
             view::RequestView,
         },
-        shrink::clear::Cleared,
+        shrink::clearing::Cleared,
     },
 };
 

@@ -8,7 +8,7 @@ use crate::guard::{
     },
     inject::{injections::Injections, placed_injections::InjectedWeight},
     request::{estimate::sum_tokens, measured_request::MeasuredRequest, view::RequestView},
-    shrink::cuts::MessageCuts,
+    shrink::message_cuts::MessageCuts,
 };
 
 /// What is remembered, without cuts and without what the proxy adds. The caller has left only records that take text out

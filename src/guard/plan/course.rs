@@ -17,8 +17,8 @@ use crate::{
             view::RequestView,
         },
         shrink::{
-            clear::Clearing,
-            cuts::{MessageCuts, SessionLimits},
+            clearing::Clearing,
+            message_cuts::{MessageCuts, SessionLimits},
         },
     },
 };
@@ -134,7 +134,7 @@ pub fn preface_fit_check<'a>(
     });
     // The guard leaves out annotated texts before a preface is too long.
     let pinned = pinned.map(|messages| cuts.weigh_least(messages));
-    let beside = estimate::estimate_beside_messages(conversation, &weights);
+    let beside = estimate::estimate_outside_messages(conversation, &weights);
     let taken = pinned.fold(beside, u32::saturating_add);
     let budget = budget::compute_request_budget(conversation, policy).tokens;
     let most = (budget / PREFACE_SHARE).min(budget.saturating_sub(taken) / 2);

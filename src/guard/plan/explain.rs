@@ -22,7 +22,9 @@ use crate::{
             measured_request::MeasuredRequest,
             policy::Policy,
         },
-        shrink::{clear::Cleared, priority::ShortenedText, shortened_messages::TruncationReport},
+        shrink::{
+            clearing::Cleared, priority::ShortenedText, shortened_messages::TruncationReport,
+        },
     },
 };
 
@@ -254,7 +256,7 @@ fn plan_shorter_prompt(conversation: &Conversation, policy: &Policy<'_>, plan: &
         ..*policy
     };
     let mut memory = plan.memory.clone();
-    memory.stand_on(&policy);
+    memory.set_basis(&policy);
     let knowledge = SessionKnowledge {
         messages: memory.planned as usize,
         memory,

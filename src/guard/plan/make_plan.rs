@@ -22,7 +22,7 @@ use crate::{
             short_tools::ShortTools,
             view::RequestView,
         },
-        shrink::{cuts::MessageCuts, shortened_messages::ShortenedMessages},
+        shrink::{message_cuts::MessageCuts, shortened_messages::ShortenedMessages},
     },
 };
 
@@ -185,7 +185,7 @@ fn plan_with_tools(
     };
     let note = &fit.replay.note;
     let (preface, ledger) = note.write_preface(&fit.state);
-    let folding = preface::apply_fold(view, &fit.state.folded, &preface, note.stands_always());
+    let folding = preface::apply_fold(view, &fit.state.folded, &preface, note.is_always_sent());
     assemble::assemble_plan(view, &measured, &fit, folding, ledger, &injected, knowledge)
 }
 

@@ -82,7 +82,7 @@ impl<'a> BlockedRequest<'a> {
         let body = edits.apply(&client.body).to_bytes();
         let mut blocked = client.format.index_body(body).ok()?;
         blocked.summarised = boundary.checked_sub(1)?;
-        let is_read = blocked.items.iter().any(|item| item.begins_history);
+        let is_read = blocked.items.iter().any(|item| item.is_history_summary);
         (item.author == Author::Model && is_read).then_some(Self {
             client,
             first,
@@ -106,7 +106,7 @@ impl<'a> BlockedRequest<'a> {
         };
         let is_new = knowledge.new_summary.is_some();
         let whole = || MeasuredRequest::new(self.client, policy, &knowledge.past_answers());
-        (plan.report.stood_back.is_none()).then(|| self.tell_of_block(plan, &whole(), is_new))
+        (plan.report.stood_back.is_none()).then(|| self.report_block(plan, &whole(), is_new))
     }
 
     /// Makes the first plan with a block. Thinking behind the block stays if everything since the boundary is sent as it was
@@ -125,7 +125,9 @@ impl<'a> BlockedRequest<'a> {
         };
         let sent = plan(self.client, policy, &sent);
         let first = self.plan_with(policy, &behind);
-        let history = first.history.go_on_behind(&sent.history, self.boundary);
+        let history = first
+            .history
+            .continue_behind_summary(&sent.history, self.boundary);
         if let Some(history) = history.filter(|_| sent.report.stood_back.is_none()) {
             let kept = SessionKnowledge {
                 history,
@@ -161,7 +163,7 @@ impl<'a> BlockedRequest<'a> {
     }
 
     /// Adds the client's messages that the block replaces to the report and the memory.
-    fn tell_of_block(&self, mut plan: Plan, whole: &MeasuredRequest<'_>, is_new: bool) -> Plan {
+    fn report_block(&self, mut plan: Plan, whole: &MeasuredRequest<'_>, is_new: bool) -> Plan {
         let units = units::split_units(self.client);
         let pinned = units::find_pinned_end(&units);
         let pinned = units::count_messages_before(&units, pinned);

@@ -18,7 +18,9 @@ use crate::{
             budget::{Budget, TokenShares},
             measured_request::MeasuredRequest,
         },
-        shrink::{clear::Cleared, priority::PriorityReport, shortened_messages::TruncationReport},
+        shrink::{
+            clearing::Cleared, priority::PriorityReport, shortened_messages::TruncationReport,
+        },
     },
 };
 

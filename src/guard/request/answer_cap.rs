@@ -151,7 +151,7 @@ impl<'a> SessionBudgets<'a> {
         self.open_if_ignored(match self.cap {
             Some(_) => {
                 let budget = budget::budget_with_reserve(self.expected_cap(end), self.policy);
-                budget.told_of(self.usual_cap(end).unwrap_or(budget.reserve))
+                budget.with_usual_reserve(self.usual_cap(end).unwrap_or(budget.reserve))
             }
             None if self.is_asked => self.as_asked,
             None => {
@@ -159,7 +159,7 @@ impl<'a> SessionBudgets<'a> {
                 let usual = self.learnt_reserve(largest);
                 let budget =
                     budget::budget_with_reserve(self.hold_reserve(end, usual), self.policy);
-                budget.told_of(usual)
+                budget.with_usual_reserve(usual)
             }
         })
     }

@@ -29,7 +29,7 @@ pub struct Budget {
 
 impl Budget {
     /// Returns the budget with what its reserve is short of the `usual` one, of which half of the window counts at most.
-    pub(in crate::guard) fn told_of(self, usual: u32) -> Self {
+    pub(in crate::guard) fn with_usual_reserve(self, usual: u32) -> Self {
         let most = self.window / 2;
         Self {
             reserve_given_up: usual.min(most).saturating_sub(self.reserve),

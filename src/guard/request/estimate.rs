@@ -80,7 +80,7 @@ pub(in crate::guard) fn estimate_messages(
 /// Raw tokens of a whole request as it came.
 pub fn estimate_request(conversation: &Conversation, weights: &Weights) -> u32 {
     sum_tokens(estimate_messages(conversation, weights))
-        .saturating_add(estimate_beside_messages(conversation, weights))
+        .saturating_add(estimate_outside_messages(conversation, weights))
 }
 
 /// Raw tokens of the media of a message.
@@ -92,7 +92,7 @@ pub fn estimate_media(conversation: &Conversation, message: &Item, weights: &Wei
 }
 
 /// Raw tokens of what the model reads outside of the messages, such as tool schemas, and of what a request costs by itself.
-pub fn estimate_beside_messages(conversation: &Conversation, weights: &Weights) -> u32 {
+pub fn estimate_outside_messages(conversation: &Conversation, weights: &Weights) -> u32 {
     let spans = conversation.beside_items();
     let tokens = spans
         .map(|span| weights.count_tool_tokens(&text::measure_json(conversation.span_bytes(span))));

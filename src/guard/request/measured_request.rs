@@ -39,7 +39,7 @@ impl<'a> MeasuredRequest<'a> {
     ) -> Self {
         let weights = policy.token_weights();
         let mut tokens = estimate::estimate_messages(conversation, &weights);
-        let beside = estimate::estimate_beside_messages(conversation, &weights);
+        let beside = estimate::estimate_outside_messages(conversation, &weights);
         let came = budget::measure_shares(beside, conversation, policy, &tokens);
         for item in &tools.items {
             tokens[item.at] = tokens[item.at].saturating_sub(item.tokens);

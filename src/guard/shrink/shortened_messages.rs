@@ -26,7 +26,7 @@ use crate::{
         inject::placed_injections::PlacedInjections,
         request::view::RequestView,
         shrink::{
-            clear::{
+            clearing::{
                 self,
                 attachments::{self, AttachmentLimit},
             },
@@ -177,7 +177,7 @@ impl<'a> ShortenedMessages<'a> {
         let mut new_results = self.list_results(from..self.tokens.len());
         let mut names = ToolNames::default();
         new_results.retain(|at| {
-            !known.contains(&digest(at)) && !clear::excludes_result(self.view, *at, &mut names)
+            !known.contains(&digest(at)) && !clearing::excludes_result(self.view, *at, &mut names)
         });
         for at in new_results {
             let limit = self.cut_by_rule(at, &rule, None);

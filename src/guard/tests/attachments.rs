@@ -380,7 +380,7 @@ fn the_words_of_a_short_task_stay_where_only_what_must_stay_is_sent() {
         ..policy(&settings)
     };
     let knowledge = SessionKnowledge {
-        keeps_least: true,
+        sends_only_required: true,
         ..SessionKnowledge::default()
     };
     let planned = plan(&conversation, &policy, &knowledge);

@@ -15,8 +15,8 @@ use crate::{
         ClientRequest, FollowedConversation, PlannedRequest,
         outgoing::{RequestHead, find_lesson_scope},
         plan::{
-            begin_compaction, find_last_maker, is_same_model, note_plan, plan_request,
-            target_maker, wants_larger_model,
+            begin_compaction, is_same_model, last_answering_model, note_plan, plan_request,
+            target_model, wants_larger_model,
         },
     },
 };
@@ -128,8 +128,8 @@ impl Fallbacks {
         targets.retain(|it| !needs_client_credentials(it) || Some(base_url(it)) == home_url);
         if request.continues_thread() {
             // Only the provider of the answer before has the thread.
-            let last = session.and_then(|session| find_last_maker(&session.inherited));
-            let is_last = |target: &Target| Some(target_maker(target)) == last;
+            let last = session.and_then(|session| last_answering_model(&session.inherited));
+            let is_last = |target: &Target| Some(target_model(target)) == last;
             let at = targets.iter().position(is_last).unwrap_or(0);
             targets = targets.into_iter().skip(at).take(1).collect();
         }

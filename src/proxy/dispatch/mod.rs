@@ -124,7 +124,8 @@ fn choose_answer(
     before: Option<AskedRequest>,
     calls: CallCount,
 ) -> Result<AnsweredRequest, Failure> {
-    let AskedRequest { result, placed } = match before.filter(|_| tells_less(&last.result)) {
+    let AskedRequest { result, placed } = match before.filter(|_| is_less_informative(&last.result))
+    {
         Some(before) => {
             let fallback = &*last.placed.target.provider.name;
             tracing::warn!(
@@ -145,7 +146,7 @@ fn choose_answer(
 }
 
 /// Whether this failure says less to the client than one of another candidate: it is no answer at all, or a refusal.
-fn tells_less(result: &Result<ProviderReply, SendError>) -> bool {
+fn is_less_informative(result: &Result<ProviderReply, SendError>) -> bool {
     let Ok(reply) = result else {
         return true;
     };

@@ -38,8 +38,8 @@ use crate::{
     proxy::{
         App, ClientRequest, PlacedRequest,
         plan::{
-            clear_old_media, fit_to_request_limit, halve_request, keep_least, log_cuts, lower_cap,
-            refit_request, remeasure_for_target,
+            clear_old_media, fit_to_request_limit, halve_request, log_cuts, lower_cap,
+            refit_request, refit_to_required, remeasure_for_target,
         },
     },
     wire::Body,
@@ -115,7 +115,7 @@ pub(super) fn refit_after_overflow(
     let lowered = |most: u32| lower_cap(followed, planned, target, most);
     let smaller = match is_last {
         _ if !may_refit => None,
-        true => keep_least(followed, planned),
+        true => refit_to_required(followed, planned),
         false if refused.may_be_due_to_cap() => lowered(refused.reserve),
         false => refit_request(followed, planned, target, counted)
             // If nothing can be cut, a shorter answer is better than no answer.
@@ -165,7 +165,7 @@ pub(super) fn refit_after_guess(
     let mut guessed = placed.target.clone();
     guessed.window.input = Some(expected / 2);
     let smaller = if planned.refits + 1 == MAX_REFITS {
-        keep_least(followed, planned)
+        refit_to_required(followed, planned)
     } else {
         refit_request(followed, planned, &guessed, None)
     };

@@ -267,7 +267,7 @@ async fn find_refusal_inside(
     let refusal = match first {
         FirstEvent::Event(data) => {
             let verdict = overflow::detect_overflow_in_event(&data);
-            judge_success(&data, verdict, format.rules().tells_overflow_in_stream)
+            judge_success(&data, verdict, format.rules().reports_overflow_in_stream)
         }
         FirstEvent::Nothing => profile.errors_inside.then_some(Refusal::Wordless),
         FirstEvent::Broken | FirstEvent::Unknown => None,

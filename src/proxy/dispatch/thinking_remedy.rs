@@ -15,7 +15,7 @@
 //! - An item of an answer is missing (Responses): all reasoning so far is left out.
 //!
 //! The last two occur if the session has lost the proxy's tool rounds, or if the client changes its answers. Some clients
-//! ask for the refusal of what they changed: see [`BindingWish::Refusal`].
+//! ask for the refusal of what they changed: see [`MismatchPreference::Refusal`].
 
 use std::ops::Range;
 
@@ -28,12 +28,12 @@ use super::{
 };
 use crate::{
     config::profile::AnswerFilling,
-    format::block_binding::{BindingWish, MismatchField},
+    format::block_binding::{MismatchField, MismatchPreference},
     guard::running_turn::find_running_turn,
     provider::thinking_refusal::{ThinkingRefusal, read_stale_entry},
     proxy::{
         ClientRequest, PlacedRequest, PlannedRequest,
-        plan::{find_stale_places, plan_without_reasoning, plan_without_stale, target_maker},
+        plan::{find_stale_places, plan_without_reasoning, plan_without_stale, target_model},
     },
     session::ReasoningMemory,
 };
@@ -137,12 +137,13 @@ impl ThinkingRemedy {
         if !conversation.has_past_thinking() && !sends_rounds() {
             return false;
         }
-        let wish = conversation.find_binding_wish();
-        if wish == BindingWish::Refusal && !conversation.changes_prompt(&planned.plan.edits) {
+        let wish = conversation.find_mismatch_preference();
+        if wish == MismatchPreference::Refusal && !conversation.changes_prompt(&planned.plan.edits)
+        {
             return false;
         }
         let (provider, model) = (&placed.target.provider, &*placed.target.model);
-        let names = names.filter(|_| wish == BindingWish::Open);
+        let names = names.filter(|_| wish == MismatchPreference::Open);
         let may_ask = names.is_some()
             && extras.drop_by.is_none()
             && !self.asked_to_drop
@@ -255,7 +256,7 @@ impl ThinkingRemedy {
                 ..planned.reasoning
             };
             if let Some(session) = &request.session {
-                let (inherited, model) = (&session.inherited, target_maker(&placed.target));
+                let (inherited, model) = (&session.inherited, target_model(&placed.target));
                 let lessons = &request.app.reasoning;
                 lessons.note_lesson(inherited.session, model, planned.reasoning);
                 let stale = self.stale.clone().filter(|_| !self.left_out);

@@ -33,8 +33,8 @@ pub use self::{
     plan_log::{log_cuts, log_plan, note_plan},
     planned_request::{PlannedRequest, guard_policy},
     refit::{
-        clear_old_media, fit_to_request_limit, halve_request, halve_texts, keep_least, lower_cap,
-        refit_request, remeasure_for_target,
+        clear_old_media, fit_to_request_limit, halve_request, halve_texts, lower_cap,
+        refit_request, refit_to_required, remeasure_for_target,
     },
     repeat::{LastRequest, LastRequests},
 };
@@ -413,7 +413,7 @@ fn reasoning_for_target(
 ) -> ReasoningMemory {
     let lesson = app
         .reasoning
-        .find_lesson(inherited.session, target_maker(target));
+        .find_lesson(inherited.session, target_model(target));
     let state = inherited.state.as_ref();
     let state = state.filter(|_| is_same_model(inherited, target));
     let known = state.map_or_else(ReasoningMemory::default, |state| state.reasoning);
@@ -431,9 +431,9 @@ fn find_foreign_reasoning(
     target: &Target,
 ) -> ForeignReasoning {
     let session = followed.session;
-    let last = find_last_maker(&session.inherited).unwrap_or_else(|| target_maker(home));
+    let last = last_answering_model(&session.inherited).unwrap_or_else(|| target_model(home));
     let makers = &session.app.reasoning;
-    let foreign = makers.list_foreign(session.inherited.session, &last, &target_maker(target));
+    let foreign = makers.list_foreign(session.inherited.session, &last, &target_model(target));
     if foreign.places.is_empty() || !followed.conversation.has_sealed_reasoning() {
         return ForeignReasoning::default();
     }
@@ -441,14 +441,14 @@ fn find_foreign_reasoning(
 }
 
 /// Finds the provider and the model that gave the session's last answer.
-pub fn find_last_maker(inherited: &InheritedSession) -> Option<Maker> {
+pub fn last_answering_model(inherited: &InheritedSession) -> Option<Maker> {
     inherited.state.as_ref().map(|state| Maker {
         provider: state.provider.clone(),
         model: state.model.clone(),
     })
 }
 
-pub fn target_maker(target: &Target) -> Maker {
+pub fn target_model(target: &Target) -> Maker {
     Maker {
         provider: (&*target.provider.name).into(),
         model: target.model.as_str().into(),
@@ -457,7 +457,7 @@ pub fn target_maker(target: &Target) -> Maker {
 
 /// Whether the previous generation was by the same model of the same provider.
 pub fn is_same_model(inherited: &InheritedSession, target: &Target) -> bool {
-    find_last_maker(inherited) == Some(target_maker(target))
+    last_answering_model(inherited) == Some(target_model(target))
 }
 
 /// Whether asking `larger` avoids a cut, now or soon. Also true if `larger` gave the session's last answer, and that prompt

@@ -203,7 +203,7 @@ impl PlannedRequest {
             let dropped = answer.response.input_changes.count_dropped();
             let of_answer = [
                 answer
-                    .cut_in_silence
+                    .silently_truncated
                     .then(|| "provider-truncated".to_owned()),
                 (dropped > 0).then(|| format!("thinking-dropped={dropped}")),
                 (answer.response.window_exceeded).then(|| "window-exceeded".to_owned()),

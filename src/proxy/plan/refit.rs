@@ -205,7 +205,7 @@ fn refit_once(
     let mut held = refused.clone();
     let policy = session_policy(&followed.session.app, &narrowed, refused.reasoning);
     let mut memory = refused.plan.memory.clone();
-    memory.stand_on(&policy);
+    memory.set_basis(&policy);
     held.knowledge.sent = Some(memory);
     held.knowledge.keeps_media = keeps_media;
     let mut smaller = refit_request(followed, &held, &narrowed, None)?;
@@ -214,16 +214,16 @@ fn refit_once(
 }
 
 /// Plans with nothing but what must stay, and does not shorten that. Returns `None` if the request gets no smaller.
-pub fn keep_least(
+pub fn refit_to_required(
     followed: FollowedConversation<'_>,
     refused: &PlannedRequest,
 ) -> Option<PlannedRequest> {
     let mut least = refused.target.clone();
     least.window.input = Some(LEAST_PROMPT);
     let mut refused = refused.clone();
-    refused.knowledge.keeps_least = true;
+    refused.knowledge.sends_only_required = true;
     let mut smaller = refit_request(followed, &refused, &least, None)?;
-    smaller.knowledge.keeps_least = false;
+    smaller.knowledge.sends_only_required = false;
     Some(smaller)
 }
 
@@ -236,6 +236,6 @@ pub fn remeasure_for_target(
     planned.target = target.clone();
     let policy = session_policy(&followed.session.app, target, planned.reasoning);
     planned.limits = level_limits(followed.conversation, &policy, target, &planned.knowledge);
-    planned.plan.memory.stand_on(&policy);
+    planned.plan.memory.set_basis(&policy);
     planned
 }

@@ -44,7 +44,7 @@ pub(in crate::proxy) fn answer_is_past_threshold(
     answer: JudgedAnswer<'_>,
 ) -> bool {
     // The provider did not count the whole prompt.
-    if answer.cut_in_silence {
+    if answer.silently_truncated {
         return false;
     }
     let response = answer.response;

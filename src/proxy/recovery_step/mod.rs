@@ -222,7 +222,7 @@ impl RecoveryStep {
             recalls: recalls && !rules.holds_recall,
             prompt_is_due: due.is_some_and(|due| due != RecoveryAction::Course),
             may_begin: self.may_begin,
-            waits_for_cut: policy.profile.past_reasoning == PastReasoning::Refused,
+            tools_are_bound: policy.profile.past_reasoning == PastReasoning::Refused,
             takes_entry: profile.tools_entry.is_some(),
         };
         self.offer = tool::decide_offer(conversation, offer_rules, &self.memory);

@@ -20,7 +20,7 @@ use crate::{
     proxy::{
         ClientRequest, JudgedAnswer, PlacedRequest, PlannedRequest, SessionContext,
         judged_answer::reported_tokens,
-        plan::{find_last_maker, target_maker},
+        plan::{last_answering_model, target_model},
         response_headers::{build_end_headers, stream_comment},
         summary::{SummarySource, begin_summary_after, keep_for_summary, run_summary},
     },
@@ -124,13 +124,16 @@ pub async fn settle_answer(
     let response = &response;
     let answer = JudgedAnswer {
         response,
-        cut_in_silence: detect_silent_cut(session, &planned, response),
+        silently_truncated: detect_silent_cut(session, &planned, response),
     };
     renew_window(session, &mut planned, response);
     let begin_summary = |source| begin_summary_after(session, &mut planned, answer, source);
     let job = source.and_then(begin_summary);
     let state = build_next_state(session, &planned, answer);
-    let (before, by) = (find_last_maker(inherited), target_maker(&planned.target));
+    let (before, by) = (
+        last_answering_model(inherited),
+        target_model(&planned.target),
+    );
     let place = planned.plan.answer.place;
     app.reasoning
         .note_answer(inherited.session, place, before, by);

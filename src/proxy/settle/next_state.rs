@@ -30,7 +30,7 @@ pub(super) fn build_next_state(
     let mut state = session.inherited.begin_generation();
     state.calibration = planned.knowledge.calibration;
     let was_low = state.calibration.is_far_below();
-    if answer.cut_in_silence || was_low && is_count_refuted(session, planned, response) {
+    if answer.silently_truncated || was_low && is_count_refuted(session, planned, response) {
         // An earlier count of a part of the prompt may have been learnt.
         state.calibration = state.calibration.doubt_low_counts();
     } else if let Some(counted) = counted_tokens(response)
@@ -101,7 +101,7 @@ pub(super) fn build_next_state(
 
 /// The level of the session after the answer.
 fn judge_level(planned: &PlannedRequest, answer: JudgedAnswer<'_>) -> HealthLevel {
-    if answer.cut_in_silence {
+    if answer.silently_truncated {
         // The provider's count is not that of the whole prompt.
         return HealthLevel::Unknown;
     }

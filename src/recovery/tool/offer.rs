@@ -46,7 +46,7 @@ pub struct OfferRules<'a> {
     pub may_begin: bool,
     /// The model's reasoning is bound to the list of tools. So the list grows only with a cut, which makes all earlier
     /// reasoning stale anyway.
-    pub waits_for_cut: bool,
+    pub tools_are_bound: bool,
     /// An entry next to a prompt may bring the tools. The entry changes neither the list nor the reasoning.
     pub takes_entry: bool,
 }
@@ -104,7 +104,7 @@ pub fn decide_offer(
     // If the client defers all its tools, the model sees no list at first, and an entry would begin one.
     let has_entry = rules.takes_entry && had.is_empty() && !client.defers_all;
     let may_wait = is_due && settings.tools == AddTools::WhenDue;
-    let waits = may_wait && (rules.waits_for_cut || has_entry);
+    let waits = may_wait && (rules.tools_are_bound || has_entry);
     let begins = is_due && !waits && may_remind;
     let now = ToolSet::new(
         may_remind && (begins || had.has_reminders()),

@@ -6,7 +6,7 @@ use crate::{
         request::{
             budget::Budget, measured_request::MeasuredRequest, policy::Policy, view::RequestView,
         },
-        shrink::{clear, cuts::MessageCuts},
+        shrink::{clearing, message_cuts::MessageCuts},
     },
 };
 
@@ -123,7 +123,7 @@ impl EarlyClearing {
         let share = settings.at.filter(|_| settings.enabled)?;
         let least_freed = match (share, settings.at_least) {
             (0.0, None) => 1,
-            _ => clear::least_freed(policy),
+            _ => clearing::least_freed(policy),
         };
         Some(Self {
             share,

@@ -10,7 +10,7 @@ impl Replay<'_> {
             return;
         }
         let mut all = ORDER.last.iter();
-        let alone = all.find(|cut| self.would_do_alone(**cut, request, now));
+        let alone = all.find(|cut| self.is_enough_alone(**cut, request, now));
         for &cut in alone.into_iter().chain(ORDER.last) {
             self.try_cut(cut, request, now);
         }
@@ -18,8 +18,8 @@ impl Replay<'_> {
 
     /// Whether one last resort alone makes a request fit that is over its budget. The newest question is left out first only
     /// if all other last resorts together are not enough.
-    fn would_do_alone(&self, cut: RequestCut, request: Request, now: &Moment) -> bool {
-        if cut.changes_newest() && self.knowledge.keeps_least {
+    fn is_enough_alone(&self, cut: RequestCut, request: Request, now: &Moment) -> bool {
+        if cut.changes_newest() && self.knowledge.sends_only_required {
             return false;
         }
         let frees = |cut| self.measure_last_resort(cut, request, now);

@@ -33,7 +33,8 @@ impl Replay<'_> {
     /// and last the texts of the client's own among them.
     pub(super) fn list_long_questions(&self, at: usize, newest: usize, now: &Moment) -> Vec<usize> {
         let open = now.kept.list_open(newest).iter().copied();
-        let asks = |unit: &usize| self.asks_for_newest(*unit, now) && !now.kept.is_lasting(*unit);
+        let asks =
+            |unit: &usize| self.is_newest_question(*unit, now) && !now.kept.is_lasting(*unit);
         let mut asked: Vec<usize> = open.filter(asks).collect();
         asked.sort_by_key(|&unit| (self.view.units[unit].says_nothing, Reverse(unit)));
         let least = self.view.policy.window / LEAST_QUESTION_SHARE;
@@ -70,7 +71,7 @@ impl Replay<'_> {
         }
     }
 
-    pub(super) fn asks_for_newest(&self, unit: usize, now: &Moment) -> bool {
+    pub(super) fn is_newest_question(&self, unit: usize, now: &Moment) -> bool {
         self.view.units[unit].kind == UnitKind::User && now.kept.is_of_newest_turn(unit)
     }
 
@@ -110,7 +111,7 @@ impl Replay<'_> {
         (now.state.folded[unit], now.state.cleared[unit]) = (false, false);
         self.count_words(unit, false, 1, &mut now.visible);
         now.kept.return_user(unit, before, after);
-        self.note.tell_folded(&now.state.folded);
+        self.note.set_folded(&now.state.folded);
     }
 
     /// The last message of the user that was left out of the newest turn, with the units before and after it, if it may be

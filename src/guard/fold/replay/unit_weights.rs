@@ -6,7 +6,9 @@ use crate::{
         fold::{cut_state::CutState, note::Note},
         inject::placed_injections::{InjectedGap, InjectedWeight, with_injected},
         request::view::RequestView,
-        shrink::{clear::Clearing, cuts::MessageCuts, shortened_messages::ShortenedMessages},
+        shrink::{
+            clearing::Clearing, message_cuts::MessageCuts, shortened_messages::ShortenedMessages,
+        },
     },
 };
 

@@ -106,7 +106,13 @@ impl Replay<'_> {
     }
 
     /// Leaves units before `limit` out of the request that ended at unit `at`, least worth first, until the goal is met.
-    pub(super) fn fold_by_worth(&mut self, at: usize, limit: usize, goal: u32, now: &mut Moment) {
+    pub(super) fn fold_least_worth(
+        &mut self,
+        at: usize,
+        limit: usize,
+        goal: u32,
+        now: &mut Moment,
+    ) {
         if self.meets(goal, now) {
             self.drop_settled(limit, now);
             return;

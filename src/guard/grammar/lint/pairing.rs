@@ -139,7 +139,7 @@ pub(in crate::guard) fn has_paired_calls(conversation: &Conversation, profile: &
 }
 
 /// Whether nothing in a conversation waits for a result, no call of the server either, and each result has its call.
-pub fn awaits_nothing(conversation: &Conversation, profile: &Profile) -> bool {
+pub fn is_fully_paired(conversation: &Conversation, profile: &Profile) -> bool {
     let pairing = Pairing::of_client(conversation, profile);
     pairing.list_faults().is_empty()
 }

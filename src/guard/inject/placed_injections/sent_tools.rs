@@ -22,7 +22,7 @@ impl<'a> PlacedInjections<'a> {
     }
 
     fn tools_in_entry(&self, kept: &[bool]) -> ToolSet {
-        let standing = self.places.iter().filter(|it| it.stand_where(kept));
+        let standing = self.places.iter().filter(|it| it.is_sent_where(kept));
         standing.fold(ToolSet::Nothing, |set, it| set.union(it.between.tools))
     }
 

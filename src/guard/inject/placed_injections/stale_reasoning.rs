@@ -93,7 +93,7 @@ impl PlacedInjections<'_> {
         }
         let records = records?;
         let reasoning = self.view.conversation.format.rules().reasoning;
-        if records.follows_rounds && reasoning.is_beside_blocks() {
+        if records.follows_rounds && reasoning.is_outside_blocks() {
             return Some(LeftOut::Joined);
         }
         if !records.has_echo() {

@@ -9,7 +9,7 @@ use crate::{
     guard::{
         request::estimate::sum_tokens,
         shrink::{
-            clear::attachments,
+            clearing::attachments,
             result_limits::{LEAST_CHARS, RememberedLimit},
         },
         text::truncate::TruncationMarker,

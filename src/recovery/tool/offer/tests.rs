@@ -66,7 +66,7 @@ fn rules<'a>(
         recalls,
         prompt_is_due: due.is_some_and(|due| due != RecoveryAction::Course),
         may_begin: true,
-        waits_for_cut: false,
+        tools_are_bound: false,
         takes_entry: false,
     }
 }
@@ -327,7 +327,7 @@ fn tools_of_bound_models_come_with_the_prompt_or_with_a_cut() {
         let request = crate::format::messages::index_body(Bytes::from(body)).unwrap();
         let settings = settings(AddTools::WhenDue);
         let rules = OfferRules {
-            waits_for_cut: true,
+            tools_are_bound: true,
             takes_entry,
             ..rules(&settings, true, memory)
         };

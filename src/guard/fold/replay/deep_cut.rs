@@ -53,10 +53,10 @@ impl<'a> Replay<'a> {
             };
             match cut {
                 DeepCut::FoldOldest => self.fold_oldest(limit, most, now),
-                _ if self.slides() => {}
+                _ if self.cuts_by_age() => {}
                 DeepCut::ClearResults => self.clear_oldest(at, limit, Unit::has_results, goal, now),
                 DeepCut::ClearAttachments => self.clear_oldest(at, limit, Unit::is_user, goal, now),
-                DeepCut::FoldLeastWorth => self.fold_by_worth(at, limit, goal, now),
+                DeepCut::FoldLeastWorth => self.fold_least_worth(at, limit, goal, now),
             }
         }
         now.state.survived = now.state.survived.max(tail);
@@ -68,7 +68,7 @@ impl<'a> Replay<'a> {
     }
 
     /// Whether the oldest units are left out first, whatever they are worth.
-    fn slides(&self) -> bool {
+    fn cuts_by_age(&self) -> bool {
         self.view.policy.settings.order == CutOrder::Oldest
     }
 
@@ -80,7 +80,7 @@ impl<'a> Replay<'a> {
             |unit| now.asked != Some(unit) && self.may_clear(unit, newest, recent, &now.state);
         let by_worth = |unit| self.rules.may_go(&self.list_parts(unit, now), now);
         let by_age = |unit| self.find_foldable_parts(unit, newest, now).is_some();
-        !self.slides()
+        !self.cuts_by_age()
             && !self.meets(goal, now)
             && (open().any(clear) || self.list_candidates(at, newest, now).any(by_worth))
             || !self.meets(self.budgets.most(at), now) && open().any(by_age)
@@ -120,7 +120,7 @@ impl<'a> Replay<'a> {
     /// A unit and those that cannot stay without it, in order; `None` if they may not be left out by their age.
     fn find_foldable_parts(&self, unit: usize, newest: usize, now: &Moment) -> Option<Vec<usize>> {
         let is_folded = now.state.folded[unit];
-        if is_folded || self.asks_for_newest(unit, now) || !self.may_fold(unit, newest, now) {
+        if is_folded || self.is_newest_question(unit, now) || !self.may_fold(unit, newest, now) {
             return None;
         }
         let mut alone = self.list_dependents(unit, now);
@@ -138,7 +138,7 @@ impl<'a> Replay<'a> {
     /// cut, so that what was sent before changes seldom.
     pub(super) fn shorten_newest_step(&mut self, at: usize, newest: usize, now: &mut Moment) {
         let units = self.view.units;
-        let goal = if self.slides() {
+        let goal = if self.cuts_by_age() {
             self.budgets.most(at)
         } else {
             self.budgets.goal(at, self.find_low_water(at))
@@ -216,7 +216,7 @@ impl<'a> Replay<'a> {
     pub(super) fn drop_settled(&self, limit: usize, now: &mut Moment) {
         let (state, kept) = (&now.state, &now.kept);
         let settled = kept.list_open(limit).iter().map(|&unit| {
-            let is_done = || state.cleared[unit] || !self.gets_smaller(unit, usize::MAX);
+            let is_done = || state.cleared[unit] || !self.can_shrink(unit, usize::MAX);
             state.folded[unit] || kept.is_lasting(unit) && is_done()
         });
         let settled: Vec<bool> = settled.collect();

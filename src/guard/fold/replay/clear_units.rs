@@ -5,7 +5,7 @@ use crate::{
     conversation::units::Unit,
     guard::{
         fold::cut_state::CutState,
-        shrink::clear::{Clearing, RecentUnits},
+        shrink::clearing::{Clearing, RecentUnits},
     },
 };
 
@@ -70,12 +70,12 @@ impl Replay<'_> {
     ) -> bool {
         let kind = self.view.units[at].kind;
         let is_old = recent.is_none_or(|recent| recent.is_old(at, kind));
-        is_old && !state.cleared[at] && self.gets_smaller(at, limit)
+        is_old && !state.cleared[at] && self.can_shrink(at, limit)
     }
 
     /// Whether clearing makes a unit before `limit` smaller. Results that a program reads again are not cleared while the
     /// program is still at work at `limit`.
-    pub(super) fn gets_smaller(&self, at: usize, limit: usize) -> bool {
+    pub(super) fn can_shrink(&self, at: usize, limit: usize) -> bool {
         if self.weights.clearable(at) == 0 {
             return false;
         }
