@@ -116,6 +116,9 @@ pub(crate) fn check_answer(
         } else {
             body
         };
+        // The answer names the model as the client does; the provider calls each of them "m".
+        let named = format!("\"model\":\"{}\"", talk.model);
+        let told = told.replace(&named, "\"model\":\"m\"");
         if digest_body(world.seed, told.as_bytes()) != wanted {
             let differs = world.describe_difference(&wanted, &told);
             return Err(format!("a byte is wrong: {differs}"));

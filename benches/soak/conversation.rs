@@ -96,7 +96,7 @@ pub(crate) struct ClientConversation {
     epoch: u64,
     kind: ConversationKind,
     pub(crate) marker: String,
-    model: String,
+    pub(crate) model: String,
     /// Messages as in a body, separated by commas.
     history: String,
     pub(crate) turn: u64,

@@ -53,7 +53,8 @@ pub(in crate::guard) struct Order {
     /// Tried for each request of the replay.
     pub(in crate::guard) requests: &'static [RequestCut],
     /// The last resorts. If one of them is enough alone, the first such one is made, else all in turn until the request
-    /// fits. None cuts more than the request needs.
+    /// fits. None cuts more than the request needs, except for results that
+    /// led to the newest step, which are cut to the goal of a deep cut.
     pub(in crate::guard) last: &'static [RequestCut],
     /// The parts of a deep cut. Each cuts down to its goal; the last one cuts only as much as the request needs. With
     /// `guard.order = "oldest"`, the last one is the only one.
@@ -63,7 +64,7 @@ pub(in crate::guard) struct Order {
 /// Why a request is cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Due {
-    /// It is not cut. What is missing was cut for an earlier request of the conversation.
+    /// It is within its budget. What is missing was cut for an earlier request of the conversation.
     #[default]
     No,
     /// It is over its budget.

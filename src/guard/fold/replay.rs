@@ -85,7 +85,7 @@ pub(in crate::guard) struct Replay<'a> {
     vocabulary: Vocabulary,
     /// A request was over its budget before any deep cut: tool definitions get shorter with it, if they may.
     pub(in crate::guard) shortens_tools: bool,
-    /// Why the request that is planned is cut.
+    /// Why the request that is planned is cut, if it is.
     pub(in crate::guard) due: Due,
 }
 
@@ -279,6 +279,9 @@ impl Replay<'_> {
     fn try_cut(&mut self, cut: RequestCut, request: Request, now: &mut Moment) {
         let Request { at, newest, .. } = request;
         let excess = self.over(at, now);
+        if excess > 0 && request.is_last && self.due == Due::No {
+            self.due = Due::OverBudget;
+        }
         if cut.changes_newest() && (excess == 0 || self.knowledge.sends_only_required) {
             return;
         }
@@ -287,7 +290,8 @@ impl Replay<'_> {
                 self.shortens_tools |= excess > 0 && now.state.survived == 0;
             }
             RequestCut::ClearEarly => {
-                if self.clear_early(at, newest, now) && request.is_last {
+                let is_first = request.is_last && self.due == Due::No;
+                if self.clear_early(at, newest, now) && is_first {
                     self.due = Due::Early;
                 }
             }

@@ -1,4 +1,5 @@
-//! Each cut of [`ORDER`](super::order::ORDER) in a small conversation, before and after, in the order of the list.
+//! Each cut of [`ORDER`](super::order::ORDER) in a small conversation, before and after. That the ledger goes is part of the
+//! last test.
 //!
 //! A message is a line: its role, and its text. `word*40` is a word that is there 40 times, `(note)` the text with which the
 //! guard says that messages are gone, `(cleared)` the placeholder of an old result, `[read 2]` a call with arguments of two bytes.
@@ -445,7 +446,7 @@ fn the_newest_step_gets_shorter_if_nothing_else_is_enough() {
         tool: line3*105 l ... [416 characters truncated] ... e3 line3*105
         ",
     );
-    assert_eq!(plan.report.due, Due::No);
+    assert_eq!(plan.report.due, Due::OverBudget);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::{
 /// Cuts of one request that have a log line each.
 const LOGGED_CUTS: usize = 20;
 
-/// Notes for the request's log line what the plan does.
+/// Logs why thinking is left out, and notes for the request's log line what the plan does.
 pub fn note_plan(session: &SessionContext, planned: &PlannedRequest) {
     let actions = planned.describe_actions(None);
     // 0 where the guard did not read the request.
@@ -20,6 +20,15 @@ pub fn note_plan(session: &SessionContext, planned: &PlannedRequest) {
     facts.actions = Some(actions);
     facts.guard_took = Some(planned.guard_took);
     facts.budget_tokens = (budget.tokens > 0 && !budget.is_open).then_some(budget.tokens);
+    drop(facts);
+    let left_out = &planned.plan.report.reasoning_left_out;
+    if left_out.count() > 0 && planned.mode == GuardMode::Guard {
+        let session = session.inherited.session;
+        let (answers, reasons) = (left_out.count(), left_out.describe());
+        tracing::debug!(
+            %session, answers, reasons, "thinking was left out of {answers} answers: {reasons}"
+        );
+    }
 }
 
 /// Logs the new cuts and the new actions of recovery in a plan. To be called for the plan that is sent.
@@ -92,13 +101,6 @@ pub fn log_cuts(session: SessionId, planned: &PlannedRequest) {
             %session, messages, kept, of = came, due, estimated_tokens = tokens,
             budget_tokens = report.budget.tokens,
             "a conversation was folded: {messages} messages, about {tokens} tokens; kept {kept} of {came}"
-        );
-    }
-    let left_out = &report.reasoning_left_out;
-    if left_out.count() > 0 {
-        let (answers, reasons) = (left_out.count(), left_out.describe());
-        tracing::debug!(
-            %session, answers, reasons, "thinking was left out of {answers} answers: {reasons}"
         );
     }
     if let Some(guard::StandBackReason::Unsound(broken)) = report.stood_back {

@@ -1,5 +1,5 @@
-//! Whether a request is cut deeply, and why: decided only here. Whether old results are cleared early is decided by
-//! `Replay::clear_early`.
+//! Whether a deep cut of a request is due, and why. A cut that is due is left out if nothing can go (`Replay::make_deep_cut`).
+//! Whether old results are cleared early is decided by `Replay::clear_early`.
 
 use super::{Moment, Replay, Request};
 use crate::guard::order::Due;
