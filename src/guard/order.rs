@@ -80,20 +80,15 @@ pub enum Due {
 }
 
 impl Due {
-    /// Whether the request does not fit, at least once the question that was left out is back in it.
-    pub(in crate::guard) const fn exceeds_budget(self) -> bool {
-        matches!(self, Self::OverBudget | Self::QuestionReturns)
-    }
-
-    /// Names the reason in words, for the log.
-    pub const fn name(self) -> &'static str {
+    /// The reason in words, for the log; `None` if the request itself gives none.
+    pub const fn name(self) -> Option<&'static str> {
         match self {
-            Self::No => "an earlier request",
-            Self::OverBudget => "over budget",
-            Self::QuestionReturns => "the newest question returns",
-            Self::TurnBegins => "a turn begins",
-            Self::ColdCache => "cold cache",
-            Self::Early => "early clearing",
+            Self::No => None,
+            Self::OverBudget => Some("over budget"),
+            Self::QuestionReturns => Some("the newest question returns"),
+            Self::TurnBegins => Some("a turn begins"),
+            Self::ColdCache => Some("cold cache"),
+            Self::Early => Some("early clearing"),
         }
     }
 }

@@ -367,10 +367,10 @@ proptest! {
     #[test]
     fn disconnect_brings_every_byte_back(text in any_file(), is_json in any::<bool>()) {
         let (client, name) = if is_json {
-("claude-code", ".claude/settings.json")
-} else {
-("codex", ".codex/config.toml")
-};
+            ("claude-code", ".claude/settings.json")
+        } else {
+            ("codex", ".codex/config.toml")
+        };
         let home = Home::new();
         if let Some(text) = &text {
             home.put(name, text);

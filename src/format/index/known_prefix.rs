@@ -32,6 +32,10 @@ const FIRST_ENTRIES: usize = 2;
 const MAX_BYTES: usize = 16 << 20;
 /// Bytes of one prefix; a longer one is not kept.
 const MAX_PREFIX_BYTES: usize = MAX_BYTES / 4;
+/// Bytes around one prefix: its places in the map and in the list of uses, and what the allocator adds.
+const OVERHEAD_BYTES: usize = 256;
+/// Idle prefixes that one request drops at most, so that none pays for all.
+const MAX_DROPPED: usize = 64;
 /// A prefix that was not used for so long goes when another one is looked up or kept.
 const MAX_IDLE: Duration = Duration::from_secs(600);
 /// Keys of cache markers. A client moves its markers on, so that the next request spells an entry with one in another way.
@@ -100,6 +104,7 @@ struct KnownPrefix {
 /// Bytes of the index between two places.
 const fn index_bytes(from: Progress, to: Progress) -> usize {
     size_of::<KnownPrefix>()
+        + OVERHEAD_BYTES
         + (to.items - from.items) * size_of::<Item>()
         + (to.calls - from.calls) * size_of::<Call>()
         + (to.blocks - from.blocks) * size_of::<Block>()
@@ -162,7 +167,7 @@ impl KeptPrefixes {
     fn take_excess(&mut self) -> Vec<Arc<KnownPrefix>> {
         let mut taken = Vec::new();
         while let Some((_, (_, used))) = self.prefixes.peek_lru()
-            && (self.bytes > MAX_BYTES || used.elapsed() > MAX_IDLE)
+            && (self.bytes > MAX_BYTES || taken.len() < MAX_DROPPED && used.elapsed() > MAX_IDLE)
             && let Some((_, (oldest, _))) = self.prefixes.pop_lru()
         {
             self.bytes -= index_bytes(oldest.first_end, oldest.end);
@@ -232,10 +237,13 @@ impl<'a> PrefixMemory<'a> {
             return None;
         }
         let known = prefixes.find(&key)?;
+        if known.first_end != first_end {
+            return None;
+        }
         let bytes = found.body.get(first_end.byte..known.end.byte)?;
         let mut digest = Box::new(Xxh3::with_seed(prefixes.seed));
         digest.update(bytes);
-        if known.first_end != first_end || digest.digest128() != known.digest {
+        if digest.digest128() != known.digest {
             return None;
         }
         known.copy_into(found);

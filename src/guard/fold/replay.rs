@@ -301,7 +301,7 @@ impl Replay<'_> {
                 if let Some(question) = question {
                     self.return_question(at, question, now);
                 }
-                if due != Due::No && self.make_deep_cut(request, due, now) && request.is_last {
+                if due != Due::No && self.make_deep_cut(request, now) && request.is_last {
                     self.due = due;
                 }
             }

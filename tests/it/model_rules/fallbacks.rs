@@ -110,10 +110,10 @@ async fn a_demand_of_reasoning_does_not_hide_what_is_wrong_with_the_request() {
         let up = ScriptedProvider::start_answering(|request: &ReceivedRequest| {
             let body = String::from_utf8_lossy(&request.body).into_owned();
             let error = if body.contains("reasoning_content") {
-"top_k: must be positive"
-} else {
-"thinking is enabled but reasoning_content is missing in assistant message at index 1"
-};
+                "top_k: must be positive"
+            } else {
+                "thinking is enabled but reasoning_content is missing in assistant message at index 1"
+            };
             let body = json!({"error": {"message": error, "type": "invalid_request_error"}});
             vec![answer("400 Bad Request", "", body.to_string())]
         })
@@ -169,10 +169,10 @@ async fn a_member_that_the_name_suggests_is_taken_back_where_it_is_refused() {
         let body = String::from_utf8_lossy(&request.body).into_owned();
         let error = r#"{"error":{"message":"property 'messages.1.assistant.reasoning_content' is unsupported"}}"#;
         vec![if body.contains("reasoning_content") {
-answer("400 Bad Request", "", error)
-} else {
-answer("200 OK", "", crate::support::COMPLETION)
-}]
+            answer("400 Bad Request", "", error)
+        } else {
+            answer("200 OK", "", crate::support::COMPLETION)
+        }]
     })
     .await;
     let proxy = start_proxy(&up, ("template", "kimi-k3"), None).await;

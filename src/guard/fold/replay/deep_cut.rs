@@ -11,7 +11,7 @@ use crate::{
     conversation::units::{self, Unit, UnitKind},
     guard::{
         fold::vocabulary::WordId,
-        order::{DeepCut, Due, ORDER, Reach},
+        order::{DeepCut, ORDER, Reach},
         shrink::shortened_messages::ShortenedMessages,
     },
     json::{scan::Span, text},
@@ -24,7 +24,7 @@ const MAX_WORD_BYTES: usize = 100;
 
 impl<'a> Replay<'a> {
     /// Makes a request fit, and leaves room for the next ones. Units from `newest` on stay. Returns whether anything was cut.
-    pub(super) fn make_deep_cut(&mut self, request: Request, due: Due, now: &mut Moment) -> bool {
+    pub(super) fn make_deep_cut(&mut self, request: Request, now: &mut Moment) -> bool {
         let Request { at, newest, .. } = request;
         if now.kept.list_unpinned(newest).is_empty() && now.kept.list_open(newest).is_empty() {
             return false;
@@ -33,7 +33,7 @@ impl<'a> Replay<'a> {
         let goal = self.budgets.goal(at, self.find_low_water(at));
         self.rules.settle_alternation(at);
         let counts = now.kept.count_before(newest);
-        let must_fit = due.exceeds_budget();
+        let must_fit = self.over(at, now) > 0;
         if !must_fit && !self.can_free(at, newest, goal, now) {
             return false;
         }

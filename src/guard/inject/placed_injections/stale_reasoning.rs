@@ -24,7 +24,8 @@ pub(in crate::guard) struct UnusableReasoning<'a> {
 /// Why the reasoning of an answer is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LeftOut {
-    /// The proxy has changed something before the answer since the model made it, and the model binds its reasoning to that.
+    /// The proxy has changed something before the answer since the model made it, and the model binds its reasoning to that; or
+    /// an earlier request left it out.
     Stale,
     /// Another provider, or a model of another family, made it: the target cannot read it.
     Foreign,

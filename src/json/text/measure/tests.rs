@@ -200,10 +200,10 @@ proptest! {
         // Control characters must be escaped in JSON; others are only marks there.
         let is_control = |byte: &u8| *byte < b' ' && !b"\t\n\r".contains(byte);
         let of_json = if raw.iter().any(is_control) {
-None
-} else {
-Some(expected)
-};
+            None
+        } else {
+            Some(expected)
+        };
         let measured = measure_text(&raw);
         prop_assert_eq!(measured, of_json.unwrap_or(TextSizes { controls: measured.controls, ..expected }));
         let bytewise = RunReader { raw: &raw, escapes: true }.read_blocks(Bytewise);

@@ -127,12 +127,12 @@ pub(super) fn to_completion(message: &Value, api: BoundApi) -> Value {
         }
         _ => {
             let details = thoughts.iter().enumerate().map(|(index, block)| if block["data"].is_null() {
-json!({"type": "reasoning.text", "text": block["thinking"], "signature": block["signature"],
+                json!({"type": "reasoning.text", "text": block["thinking"], "signature": block["signature"],
                     "format": "anthropic-claude-v1", "index": index})
-} else {
-json!({"type": "reasoning.encrypted", "data": block["data"],
+            } else {
+                json!({"type": "reasoning.encrypted", "data": block["data"],
                     "format": "anthropic-claude-v1", "index": index})
-});
+            });
             said["reasoning_details"] = details.collect();
             said["reasoning"] = words.into();
         }

@@ -20,12 +20,12 @@ fn assembled(events: &[(&str, &str)], more: &str) -> (String, Option<String>) {
     let events =
         events.flat_map(|(at, (begun, ended))| {
             [("added", begun), ("done", ended)].map(|(name, item)| if item.is_empty() {
-String::from("{}")
-} else {
-format!(
+                String::from("{}")
+            } else {
+                format!(
                 r#"{{"type":"response.output_item.{name}","output_index":{at},"item":{item}}}"#
             )
-})
+            })
         });
     for data in std::iter::once(begun).chain(events) {
         let mut event = ParsedEvent::new(Bytes::new(), message("", &data), read(&data));
