@@ -6,6 +6,7 @@ mod due;
 mod last_resorts;
 mod messages;
 mod order;
+mod other_profile;
 mod recall_ids;
 mod responses;
 mod toy;

@@ -187,6 +187,8 @@ impl Replay<'_> {
         let memory = knowledge.kept_memory();
         let mark = memory.cut.as_ref().filter(|_| basis == memory.basis);
         let mut state = mark.and_then(|mark| mark.find_cut(view.conversation, units));
+        // A provider with other rules of turns may have got the last request. A replay finds cuts for this one.
+        state = state.filter(|state| self.rules.accept_cut(state));
         if let Some(begun) = begun {
             let state = state.get_or_insert_with(|| CutState::new(units.len()));
             state.fold_before(begun, view);

@@ -5,6 +5,7 @@ use crate::{
     config::profile::Profile,
     conversation::units::{Unit, UnitKind},
     guard::{
+        fold::cut_state::CutState,
         grammar::{prompt_placement, role_alternation, running_turn},
         request::view::RequestView,
     },
@@ -82,6 +83,31 @@ impl<'a> TurnRules<'a> {
         let last = view.item(view.units[before].unbound_messages().end - 1);
         let next = view.item(view.units[after].messages.start);
         prompt_placement::can_follow(last.author, next.author, &self.profile)
+    }
+
+    /// Whether the units that a cut leaves may follow each other. Behind the pinned start, the preface takes care of that.
+    pub(super) fn accept_cut(&self, state: &CutState) -> bool {
+        if !self.view.conversation.format.rules().pairs_roles {
+            return true;
+        }
+        let (mut before, mut is_gap) = (None, false);
+        let units = self.view.units.iter().enumerate();
+        for (at, unit) in units.skip(self.view.count_pinned()) {
+            if unit.kind == UnitKind::System {
+                continue;
+            }
+            if state.folded[at] {
+                is_gap = true;
+                continue;
+            }
+            if std::mem::take(&mut is_gap)
+                && before.is_some_and(|before| !self.can_follow(before, at))
+            {
+                return false;
+            }
+            before = Some(at);
+        }
+        true
     }
 
     /// Whether a unit that was left out may come back between these.
