@@ -2,7 +2,8 @@
 //! fit. Prints plain text.
 //!
 //! `cargo bench --bench report`, or `cargo bench --bench report -- cache` for one section
-//! (`estimate`, `cache`, `formats`, `markers`, `fit`, `summary`, `defence`, `thinking`, `recovery`, `needs`, and of that `reads` alone).
+//! (`estimate`, `cache`, `formats`, `markers`, `fit`, `summary`, `defence`, `thinking`, `recovery`, `needs`, and
+//! of that `reads` alone; `rules`, which takes some ten minutes, only if it is named).
 
 use std::io::{self, Write};
 
@@ -22,6 +23,7 @@ mod formats;
 mod needs;
 mod reasoning;
 mod recovery;
+mod rules;
 mod summary;
 
 fn main() -> io::Result<()> {
@@ -63,6 +65,9 @@ fn main() -> io::Result<()> {
     }
     if chosen.iter().any(|it| it == "reads") {
         needs::report_reads(&mut out, &support::count::TokenCounter::o200k())?;
+    }
+    if chosen.iter().any(|it| it == "rules") {
+        rules::report(&mut out)?;
     }
     out.flush()
 }

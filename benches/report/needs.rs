@@ -185,9 +185,9 @@ struct Case {
 }
 
 /// A message by its words.
-struct Said {
-    role: String,
-    words: HashSet<String>,
+pub(crate) struct Said {
+    pub(crate) role: String,
+    pub(crate) words: HashSet<String>,
 }
 
 impl Case {
@@ -217,22 +217,20 @@ impl Case {
     }
 
     fn new(name: &str, session: Session, window: u32) -> Self {
-        let whole = session.beginning(session.messages());
-        let messages: Vec<Said> = messages(&whole).iter().map(Said::of).collect();
-        let users = messages.iter().position(|it| it.role == "user");
+        let messages = list_said(&session);
         Self {
             name: name.to_owned(),
             window,
             session,
+            task: find_task(&messages),
             messages,
-            task: users.unwrap_or(0),
         }
     }
 
     fn measure(&self, cutter: Cutter, counter: &TokenCounter) -> Measure {
         let mut measure = Measure::default();
         let mut cache = PromptCache::new(counter);
-        let needs = self.needs();
+        let needs = find_needs(&self.messages);
         let mut step = |request: usize, body: &[u8]| {
             let at = self.session.messages_at(request);
             let Some((all, old)) = needs.get(&at) else {
@@ -317,40 +315,52 @@ impl Case {
         *dropped = from;
         body
     }
+}
 
-    /// What each answer behind the task refers to, and the part of it that was last said long ago.
-    fn needs(&self) -> HashMap<usize, (HashSet<&str>, HashSet<&str>)> {
-        let mut held: HashMap<&str, usize> = HashMap::new();
-        for word in self.messages.iter().flat_map(|it| &it.words) {
-            *held.entry(word).or_default() += 1;
-        }
-        let common = (self.messages.len() as f64 / 4.0).max(8.0);
-        let rare = |word: &str| held[word] as f64 <= common;
-        let pinned = self.messages[..=self.task].iter();
-        let pinned: HashSet<&str> = pinned
-            .flat_map(|it| &it.words)
-            .map(String::as_str)
-            .collect();
-        let mut newest: HashMap<&str, usize> = HashMap::new();
-        let mut needs = HashMap::new();
-        for (at, message) in self.messages.iter().enumerate() {
-            let words = message.words.iter().map(String::as_str);
-            let words = words.filter(|word| rare(word));
-            if message.role == "assistant" && at > self.task {
-                let needed = words.clone();
-                let needed =
-                    needed.filter(|word| newest.contains_key(word) && !pinned.contains(word));
-                let needed: HashSet<&str> = needed.collect();
-                let old = needed
-                    .iter()
-                    .copied()
-                    .filter(|word| at - newest[word] > OLD);
-                needs.insert(at, (needed.clone(), old.collect()));
-            }
-            newest.extend(words.map(|word| (word, at)));
-        }
-        needs
+/// The messages of a whole session by their words.
+pub(crate) fn list_said(session: &Session) -> Vec<Said> {
+    let whole = session.beginning(session.messages());
+    messages(&whole).iter().map(Said::of).collect()
+}
+
+/// The message up to which all is pinned.
+fn find_task(messages: &[Said]) -> usize {
+    let user = messages.iter().position(|it| it.role == "user");
+    user.unwrap_or(0)
+}
+
+/// What each answer behind the task refers to, and the part of it that was last said long ago, by the answer's message.
+pub(crate) fn find_needs(messages: &[Said]) -> HashMap<usize, (HashSet<&str>, HashSet<&str>)> {
+    let task = find_task(messages);
+    let mut held: HashMap<&str, usize> = HashMap::new();
+    for word in messages.iter().flat_map(|it| &it.words) {
+        *held.entry(word).or_default() += 1;
     }
+    let common = (messages.len() as f64 / 4.0).max(8.0);
+    let rare = |word: &str| held[word] as f64 <= common;
+    let pinned = messages[..=task].iter();
+    let pinned: HashSet<&str> = pinned
+        .flat_map(|it| &it.words)
+        .map(String::as_str)
+        .collect();
+    let mut newest: HashMap<&str, usize> = HashMap::new();
+    let mut needs = HashMap::new();
+    for (at, message) in messages.iter().enumerate() {
+        let words = message.words.iter().map(String::as_str);
+        let words = words.filter(|word| rare(word));
+        if message.role == "assistant" && at > task {
+            let needed = words.clone();
+            let needed = needed.filter(|word| newest.contains_key(word) && !pinned.contains(word));
+            let needed: HashSet<&str> = needed.collect();
+            let old = needed
+                .iter()
+                .copied()
+                .filter(|word| at - newest[word] > OLD);
+            needs.insert(at, (needed.clone(), old.collect()));
+        }
+        newest.extend(words.map(|word| (word, at)));
+    }
+    needs
 }
 
 impl Said {
@@ -478,7 +488,7 @@ fn text(message: &Value) -> String {
 
 /// Names, paths and numbers: runs of six and more letters, digits and `_ . / -` that begin with a letter,
 /// three and more digits, and pairs of Chinese or Japanese characters.
-fn words(text: &str) -> HashSet<String> {
+pub(crate) fn words(text: &str) -> HashSet<String> {
     let bytes = text.as_bytes();
     let mut words = HashSet::new();
     let mut at = 0;

@@ -19,7 +19,11 @@ use plimsoll::{
         tokens::find_token_rule,
     },
     conversation::Format,
-    guard::{self, Policy, SessionKnowledge, profile::find_profile},
+    guard::{
+        self, Policy, SessionKnowledge,
+        profile::find_profile,
+        rules::{RULES, Rules},
+    },
 };
 use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64;
@@ -90,6 +94,7 @@ struct Setting<'a> {
     window: u32,
     counter: &'a TokenCounter,
     settings: &'a GuardConfig,
+    rules: &'a Rules,
 }
 
 pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
@@ -129,6 +134,7 @@ pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
                     window,
                     counter: &counter,
                     settings: &settings,
+                    rules: &RULES,
                 };
                 let mut tally = Tally::default();
                 for seed in 0..SEEDS {
@@ -144,7 +150,46 @@ pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
     writeln!(out)
 }
 
+/// What a session keeps of a model's bound thinking in a window of 32,768 tokens, and what a step costs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct KeptThinking {
+    /// The share of the ten newest answers' thinking.
+    pub(crate) recent: f64,
+    /// As [`report`] has it.
+    pub(crate) cost: f64,
+    pub(crate) refused: u64,
+}
+
+/// Runs the sessions of a seed under the guard's default settings and given rules.
+pub(crate) fn measure_thinking(seed: u64, rules: &Rules, counter: &TokenCounter) -> KeptThinking {
+    let settings = GuardConfig::default();
+    let account = BoundModel::default();
+    let setting = Setting {
+        format: Format::Messages,
+        past: PastReasoning::Refused,
+        account: Some(&account),
+        window: 32_768,
+        counter,
+        settings: &settings,
+        rules,
+    };
+    let mut tally = Tally::default();
+    for shape in [Shape::OneTurn, Shape::Agent] {
+        setting.run(&steps(seed, shape), Fitter::Plimsoll, &mut tally);
+    }
+    KeptThinking {
+        recent: tally.recent_kept as f64 / tally.recent.max(1) as f64,
+        cost: tally.cost() / tally.requests.max(1) as f64,
+        refused: tally.refused + tally.lost,
+    }
+}
+
 impl Tally {
+    fn cost(&self) -> f64 {
+        let uncached = self.prompt - self.cached;
+        uncached as f64 + 0.1 * self.cached as f64 + (OUTPUT_PRICE * self.output) as f64
+    }
+
     fn write_row(&self, out: &mut impl Write, row: &str, is_judged: bool) -> io::Result<()> {
         let share = |part: u64, all: u64| part as f64 / all.max(1) as f64;
         let judged = |count: u64| {
@@ -154,8 +199,6 @@ impl Tally {
                 "-".to_owned()
             }
         };
-        let uncached = self.prompt - self.cached;
-        let cost = uncached as f64 + 0.1 * self.cached as f64 + (OUTPUT_PRICE * self.output) as f64;
         writeln!(
             out,
             "  {row} {:>6.3} {:>7.3} {:>7.0} {:>8.1} {:>7.3} {:>7.0} {:>7.0} {:>5} {:>8} {:>6}",
@@ -165,7 +208,7 @@ impl Tally {
             share(self.requests, self.cuts),
             share(self.cached, self.prompt),
             share(self.output, self.requests),
-            cost / self.requests.max(1) as f64,
+            self.cost() / self.requests.max(1) as f64,
             self.lost,
             judged(self.refused),
             judged(self.stale as u64),
@@ -190,6 +233,7 @@ impl<'a> Setting<'a> {
         };
         let policy = Policy {
             tokens: find_token_rule("gpt-4o", &profile),
+            rules: self.rules,
             ..make_policy(&profile, self.window, self.settings)
         };
         let mut knowledge = SessionKnowledge::default();

@@ -211,12 +211,9 @@ fn write_thresholds(out: &mut impl Write, config: &Config, registry: &Registry) 
             return Some([name.clone(), never.to_owned()]);
         };
         let budget = default_budget(&Policy {
-            profile: target.profile(),
-            window,
             window_is_guessed: false,
             input_limit: target.window.input,
-            tokens: target.token_rule(),
-            settings: &config.guard,
+            ..Policy::new(target.profile(), window, target.token_rule(), &config.guard)
         });
         let threshold = compaction::compute_threshold(&budget, &config.compaction);
         Some([name.clone(), format!("from {threshold} tokens on")])

@@ -1,6 +1,6 @@
 //! Keeps a conversation inside its window: `(conversation, policy, recall) -> plan`.
 //!
-//! [`plan`] makes the cuts of `order::ORDER`, puts injected messages back at their places, and lowers the answer cap to
+//! [`plan`] makes the cuts of `rules::RULES`, puts injected messages back at their places, and lowers the answer cap to
 //! what is left.
 //!
 //! No message is left out of a request by which the client compacts its conversation (`plan::compaction_request`).
@@ -10,7 +10,7 @@
 //!
 //! Its modules, outermost first; each imports only those that follow it: `plan` puts a plan together, `fold` decides which
 //! units are left out and what replaces them, `shrink` makes one message smaller, `inject` places what the proxy adds,
-//! `grammar` knows which messages may follow each other, `text` cuts one text, `request` measures, `order` lists the cuts.
+//! `grammar` knows which messages may follow each other, `text` cuts one text, `request` measures, `rules` lists the cuts in their order, `order` names them.
 //!
 //! The guard does no I/O and reads no clock. If a conversation came in invalid, what makes it invalid is kept.
 
@@ -20,6 +20,7 @@ mod inject;
 mod order;
 mod plan;
 mod request;
+pub mod rules;
 mod shrink;
 mod text;
 
@@ -45,7 +46,7 @@ pub use self::{
     },
     grammar::{outline::OutlineItem, prompt_placement::may_prompt},
     inject::placed_injections::{LeftOut, LeftOutReasoning},
-    order::Due,
+    order::{DeepCut, Due, MessageCut, Order, Reach, RequestCut},
     plan::{
         course::{find_course_boundary, list_removed_messages, preface_fit_check, weigh_before},
         make_plan::{plan, session_budget},

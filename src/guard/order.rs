@@ -1,4 +1,4 @@
-//! The order in which cuts are tried: [`ORDER`].
+//! The cuts, and the lists in whose order they are tried: [`Order`]. What the lists hold: `guard::rules`.
 //!
 //! First come the cuts of single messages, made in every request that the guard plans; then those of whole requests, most of
 //! them only if the request is over its budget. `ClearEarly` cuts below the budget, and so does `CutDeeply` if the
@@ -13,52 +13,23 @@
 //! is before a course or a summary (`CutState::fold_before`), old media after a refusal (`plan::old_media`), and the middle
 //! of results in a request to compact (`plan::compaction_request`).
 
-/// The order of all cuts.
-pub(in crate::guard) const ORDER: Order = Order {
-    messages: &[
-        MessageCut::CapNamedTexts,
-        MessageCut::HoldSystemShare,
-        MessageCut::TruncateResults,
-        MessageCut::RepeatLimits,
-        MessageCut::TruncateNewResults,
-    ],
-    requests: &[
-        RequestCut::ShortenTools,
-        RequestCut::ClearEarly,
-        RequestCut::LeaveOutTexts,
-        RequestCut::CutDeeply,
-    ],
-    last: &[
-        RequestCut::DropLedger,
-        RequestCut::ShortenNewestStep,
-        RequestCut::ShortenNewestAttachments,
-        RequestCut::FoldNewestQuestion,
-        RequestCut::DropLedger,
-    ],
-    deep: &[
-        (DeepCut::ClearResults, Reach::BeforeTail),
-        (DeepCut::ClearAttachments, Reach::BeforeTail),
-        (DeepCut::FoldLeastWorth, Reach::BeforeTail),
-        (DeepCut::ClearResults, Reach::BeforeNewest),
-        (DeepCut::ClearAttachments, Reach::BeforeNewest),
-        (DeepCut::FoldLeastWorth, Reach::BeforeNewest),
-        (DeepCut::FoldOldest, Reach::BeforeNewest),
-    ],
-};
-
 /// Lists of cuts, each in the order in which its cuts are tried.
-pub(in crate::guard) struct Order {
-    /// Cuts of single messages: made once, in every request, also in one that fits.
-    pub(in crate::guard) messages: &'static [MessageCut],
+#[derive(Clone, Copy, Debug)]
+pub struct Order {
+    /// Cuts of single messages: made once, in every request, also in one that fits. They depend on the bytes of messages and on
+    /// the settings alone.
+    pub messages: &'static [MessageCut],
+    /// Cuts of single messages that the session asks for, made directly after those.
+    pub repeated: &'static [MessageCut],
     /// Tried for each request of the replay.
-    pub(in crate::guard) requests: &'static [RequestCut],
+    pub requests: &'static [RequestCut],
     /// The last resorts. If one of them is enough alone, the first such one is made, else all in turn until the request
     /// fits. None cuts more than the request needs, except for results that
     /// led to the newest step, which are cut to the goal of a deep cut.
-    pub(in crate::guard) last: &'static [RequestCut],
+    pub last: &'static [RequestCut],
     /// The parts of a deep cut. Each cuts down to its goal; the last one cuts only as much as the request needs. With
     /// `guard.order = "oldest"`, the last one is the only one.
-    pub(in crate::guard) deep: &'static [(DeepCut, Reach)],
+    pub deep: &'static [(DeepCut, Reach)],
 }
 
 /// Why a request is cut.
@@ -93,9 +64,9 @@ impl Due {
     }
 }
 
-/// A cut of a single message. It depends on the bytes of messages, on the settings and on what the session remembers.
+/// A cut of a single message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::guard) enum MessageCut {
+pub enum MessageCut {
     /// Named texts over their caps keep their beginning and end.
     CapNamedTexts,
     /// System text over its share loses annotated texts, and the rest of it gets shorter if the settings ask for it.
@@ -110,7 +81,7 @@ pub(in crate::guard) enum MessageCut {
 
 /// A cut of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::guard) enum RequestCut {
+pub enum RequestCut {
     /// Tool definitions that take much of the window get shorter, once in a session: with the first request that is over its
     /// budget. All requests are replayed with them.
     ShortenTools,
@@ -135,7 +106,7 @@ pub(in crate::guard) enum RequestCut {
 
 impl RequestCut {
     /// Whether it shortens or leaves out what the model has not answered yet.
-    pub(in crate::guard) const fn changes_newest(self) -> bool {
+    pub const fn changes_newest(self) -> bool {
         match self {
             Self::ShortenTools
             | Self::ClearEarly
@@ -151,7 +122,7 @@ impl RequestCut {
 
 /// A part of a deep cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::guard) enum DeepCut {
+pub enum DeepCut {
     /// Results become placeholders, oldest first; arguments of calls get shorter, if the settings ask for it.
     ClearResults,
     /// Media of the user are replaced with notices, and attachments get shorter, oldest first.
@@ -164,7 +135,7 @@ pub(in crate::guard) enum DeepCut {
 
 /// How far a part of a deep cut reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::guard) enum Reach {
+pub enum Reach {
     /// Up to the tail: the newest units, as many as fit into a part of the room.
     BeforeTail,
     /// Up to what the request asks for: the newest step or message.

@@ -31,14 +31,12 @@ use crate::{
 };
 
 fn policy(settings: &GuardConfig) -> Policy<'_> {
-    Policy {
-        profile: profile::find_profile("openai").unwrap(),
-        window: 8_192,
-        window_is_guessed: false,
-        input_limit: None,
-        tokens: crate::config::tokens::unknown_model(),
+    Policy::new(
+        profile::find_profile("openai").unwrap(),
+        8_192,
+        crate::config::tokens::unknown_model(),
         settings,
-    }
+    )
 }
 
 #[test]

@@ -53,14 +53,12 @@ fn a_half_full_window_is_untouched_on_first_sight() {
         for window in [8_192, 16_384, 32_768] {
             let body = half_full(&counter, tongue, window);
             let conversation = index_body(body).unwrap();
-            let policy = Policy {
+            let policy = Policy::new(
                 profile,
-                window: window as u32,
-                window_is_guessed: false,
-                input_limit: None,
-                tokens: find_token_rule("gpt-4o", profile),
-                settings: &settings,
-            };
+                window as u32,
+                find_token_rule("gpt-4o", profile),
+                &settings,
+            );
             let plan = guard::plan(&conversation, &policy, &SessionKnowledge::default());
             let raw = plan.report.raw_before;
             assert!(plan.edits.is_empty(), "{tongue:?}, {raw} of {window}");

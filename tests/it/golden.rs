@@ -32,14 +32,12 @@ fn golden_requests_are_guarded_as_recorded() {
     for name in names {
         let body = fs::read(folder().join(&name)).unwrap();
         for profile in PROFILES {
-            let policy = Policy {
-                profile: find_profile(profile).unwrap(),
-                window: 1_024,
-                window_is_guessed: false,
-                input_limit: None,
-                tokens: find_token_rule("", find_profile(profile).unwrap()),
-                settings: &settings,
-            };
+            let policy = Policy::new(
+                find_profile(profile).unwrap(),
+                1_024,
+                find_token_rule("", find_profile(profile).unwrap()),
+                &settings,
+            );
             let conversation = index_body(Bytes::from(body.clone())).unwrap();
             let plan = guard::plan(&conversation, &policy, &SessionKnowledge::default());
             let sent = plan.edits.apply(&conversation.body).to_bytes();

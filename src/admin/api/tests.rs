@@ -268,14 +268,12 @@ fn reports_of_the_guard_are_described() {
         window_source: "settings",
         ..ExplainedModel::default()
     };
-    let policy = Policy {
-        profile: &PROFILES[0],
-        window: 16_000,
-        window_is_guessed: false,
-        input_limit: None,
-        tokens: crate::config::tokens::unknown_model(),
-        settings: &settings,
-    };
+    let policy = Policy::new(
+        &PROFILES[0],
+        16_000,
+        crate::config::tokens::unknown_model(),
+        &settings,
+    );
     let conversation = chat::index_body(body.into()).unwrap();
     let (_, _, explained) = explain_plan(&conversation, &policy, model.clone());
     assert!(explained.removals.folded.is_some() && !explained.truncated.is_empty());

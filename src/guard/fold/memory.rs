@@ -47,8 +47,7 @@ pub struct GuardMemory {
     pub(in crate::guard) planned: u32,
     /// The limits of single messages, by digests. A result, a call or an attachment has a limit if the newest step or
     /// message did not fit with it, or if it came while the session was not healthy. Such a limit applies for the rest of
-    /// the session. An annotated text that was left out has a limit of 0 characters, which applies while the policy has the
-    /// same `basis`. If tool definitions are cut, their limit is the last one, and applies under the same condition: 1 if
+    /// the session. An annotated text that was left out has one too, which applies while the policy has the same `basis`. If tool definitions are cut, their limit is the last one, and applies under the same condition: 1 if
     /// their annotations are cut, 2 if their descriptions are cut too.
     pub(in crate::guard) limits: Vec<KeyedLimit>,
     /// Digest of what was last logged about caps and shares; 0 for nothing.
@@ -117,7 +116,8 @@ impl GuardMemory {
 
     /// Messages with a remembered limit.
     pub fn count_tightened(&self) -> usize {
-        let of_message = |(key, limit): &&KeyedLimit| *key != TOOLS_KEY && limit.amount() > 0;
+        let of_message =
+            |(key, limit): &&KeyedLimit| *key != TOOLS_KEY && *limit != RememberedLimit::LeftOut;
         self.limits.iter().filter(of_message).count()
     }
 

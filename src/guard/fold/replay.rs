@@ -2,7 +2,7 @@
 //!
 //! A conversation is replayed unit by unit from its start, as its requests came when it grew. A request that is
 //! over its budget is cut once, deeply, so that the provider's cache stays warm until the next cut. The cuts of a request
-//! are tried in the order of [`ORDER`].
+//! are tried in the order of `rules::RULES`.
 //!
 //! Cuts depend only on earlier messages, so any process with the same counts finds the same ones, without any state; the
 //! cut of a request whose cache is cold is the one exception.
@@ -39,7 +39,7 @@ use crate::{
             vocabulary::Vocabulary,
         },
         inject::placed_injections::{InjectedWeight, with_injected},
-        order::{Due, ORDER, RequestCut},
+        order::{Due, RequestCut},
         request::{estimate::sum_tokens, measured_request::MeasuredRequest, view::RequestView},
         shrink::{
             clearing::{self, Clearing},
@@ -268,7 +268,7 @@ impl Replay<'_> {
                 newest,
                 is_last,
             };
-            for &cut in ORDER.requests {
+            for &cut in self.view.policy.rules.order.requests {
                 self.try_cut(cut, request, &mut now);
             }
             self.try_last_resorts(request, &mut now);
@@ -384,7 +384,7 @@ impl Replay<'_> {
 
     /// Raw tokens by which the request that ended at a unit is over its budget.
     fn over(&self, at: usize, now: &Moment) -> u32 {
-        let most = self.budgets.add_tolerance(self.budgets.most(at));
+        let most = self.budgets.most_with_tolerance(at);
         self.sent_now(now).saturating_sub(most)
     }
 

@@ -7,8 +7,8 @@
 //!
 //! Whatever the proxy changes in the part already sent changes the digests, and changed digests move the epoch. So a
 //! mechanism of the guard need not know about reasoning. Only the replay counts the tokens of reasoning: deep cuts and early
-//! clearing call `Replay::drop_reasoning` to take them off. Edits that are made after [`SentChanges::collect`] are not part
-//! of the digests.
+//! clearing call `Replay::drop_reasoning` to take them off. [`SentChanges::seal`] takes the
+//! edits and returns them as [`SealedEdits`], to which no edit of the client's messages can be added.
 //!
 //! The epoch never moves back to an earlier answer. So reasoning that was left out never comes back, and the reasoning that
 //! is kept is always that of the newest answers.
@@ -25,7 +25,10 @@ use crate::{
     },
     guard::{
         grammar::message_order::MessageOrder,
-        inject::{injections::ToolSet, placed_injections::SentChange},
+        inject::{
+            injections::ToolSet,
+            placed_injections::{InsertedRecords, PlacedInjections, SentChange},
+        },
         request::{
             answer_place::{AnswerPlace, count_places},
             view::RequestView,
@@ -66,6 +69,34 @@ pub(in crate::guard) struct SentChanges {
     /// The newest answer, which is sent back for the first time, is edited, or something is inserted directly before it that
     /// was not in its own request. The reasoning in this answer is then stale.
     changes_newest_answer: bool,
+}
+
+/// The edits of a request whose changes are digested. What is added to them is digested by itself (records), or is not bound to
+/// reasoning (the answer cap).
+pub(in crate::guard) struct SealedEdits(Edits);
+
+impl SealedEdits {
+    /// Puts the records back among the messages that are `kept`. Leaves out the reasoning before `epoch`, if the model
+    /// refuses it.
+    pub(in crate::guard) fn put_records_back(
+        &mut self,
+        injected: &PlacedInjections<'_>,
+        kept: &[bool],
+        is_cut: bool,
+        order: MessageOrder,
+        epoch: AnswerPlace,
+    ) -> InsertedRecords {
+        injected.insert_records(kept, is_cut, order, epoch, &mut self.0)
+    }
+
+    /// Lowers every answer cap of the request to `tokens`.
+    pub(in crate::guard) fn lower_answer_caps(&mut self, conversation: &Conversation, tokens: u32) {
+        conversation.lower_answer_caps(tokens, &mut self.0);
+    }
+
+    pub(in crate::guard) fn into_edits(self) -> Edits {
+        self.0
+    }
 }
 
 impl SentHistory {
@@ -140,9 +171,21 @@ impl ChangeDigest {
 }
 
 impl SentChanges {
-    /// Collects the changes of a request. `edits`: all edits of the guard, without those that put records back. `sent`: the
-    /// number of messages of the last request, without system messages.
-    pub(in crate::guard) fn collect(
+    /// Collects the changes of a request, and seals its edits. `edits`: all edits of the guard, without those that put records
+    /// back. `sent`: the number of messages of the last request, without system messages.
+    pub(in crate::guard) fn seal(
+        view: RequestView<'_>,
+        edits: Edits,
+        order: &MessageOrder,
+        records: Vec<SentChange>,
+        tools: ToolSet,
+        sent: u32,
+    ) -> (SealedEdits, Self) {
+        let changes = Self::collect(view, &edits, order, records, tools, sent);
+        (SealedEdits(edits), changes)
+    }
+
+    fn collect(
         view: RequestView<'_>,
         edits: &Edits,
         order: &MessageOrder,

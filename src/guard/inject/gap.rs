@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::{
-    conversation::{Author, NewItems, edit::Edits},
+    conversation::{Author, Conversation, Format, NewItems, edit::Edits},
     guard::{
         grammar::{
             outline::OutlineItem,
@@ -18,19 +18,74 @@ use crate::{
     json::text::{self, TextSizes},
 };
 
-#[derive(Clone, Default)]
-pub(in crate::guard) struct GapPart {
-    pub(in crate::guard) edits: Edits,
+#[derive(Default)]
+pub(in crate::guard) struct GapPart<'a> {
+    insertions: Vec<Insertion<'a>>,
     pub(in crate::guard) items: Vec<OutlineItem>,
+}
+
+/// What inserts one record.
+struct Insertion<'a> {
+    edits: Edits,
+    /// A tool round that is inserted with its reasoning.
+    round: Option<ReasonedRound<'a>>,
+}
+
+/// A tool round whose reasoning may still turn out to be stale.
+struct ReasonedRound<'a> {
+    /// Its number in the gap.
+    number: u32,
+    /// The index of the message behind which it is inserted.
+    behind: usize,
+    messages: &'a [InjectedMessage],
+}
+
+impl GapPart<'_> {
+    /// The edits that insert the records. `is_stale`: whether the reasoning of the round with this number is left out.
+    pub(in crate::guard) fn make_edits(
+        &self,
+        conversation: &Conversation,
+        is_stale: impl Fn(u32) -> bool,
+    ) -> Edits {
+        let mut edits = Edits::default();
+        for insertion in &self.insertions {
+            match &insertion.round {
+                Some(round) if is_stale(round.number) => {
+                    let entries = write_round(conversation.format, round.messages, true);
+                    let new = NewItems {
+                        entries: &entries,
+                        blocks: None,
+                    };
+                    conversation.insert_after(round.behind, &new, &mut edits);
+                }
+                _ => edits.merge(insertion.edits.clone()),
+            }
+        }
+        edits
+    }
+}
+
+/// The messages of a tool round as entries of a list.
+fn write_round(format: Format, messages: &[InjectedMessage], drops_reasoning: bool) -> String {
+    let json = messages.iter().map(|message| {
+        if drops_reasoning && message.by.is_model() {
+            format.without_reasoning(&message.json)
+        } else {
+            Cow::Borrowed(&*message.json)
+        }
+    });
+    let json: Vec<Cow<'_, str>> = json.collect();
+    let json: Vec<&str> = json.iter().map(|json| &**json).collect();
+    format.write_entries(&json)
 }
 
 /// Everything injected between two messages.
 #[derive(Default)]
-pub(in crate::guard) struct GapContents {
+pub(in crate::guard) struct GapContents<'a> {
     /// What is inserted directly behind the message before the gap, before the system messages that follow it.
-    pub(in crate::guard) prompts: GapPart,
+    pub(in crate::guard) prompts: GapPart<'a>,
     /// What is inserted behind those system messages: everything from the first answer on, which was made after them.
-    pub(in crate::guard) turns: GapPart,
+    pub(in crate::guard) turns: GapPart<'a>,
     /// Raw tokens.
     pub(in crate::guard) tokens: u32,
     /// Text added at the end of the tool result before the gap.
@@ -57,7 +112,7 @@ pub(in crate::guard) struct Gap<'a> {
     next: Option<Author>,
     /// The author of the last injected message; `None` before any.
     last: Option<Author>,
-    pub(in crate::guard) between: GapContents,
+    pub(in crate::guard) between: GapContents<'a>,
 }
 
 impl<'a> Gap<'a> {
@@ -76,11 +131,12 @@ impl<'a> Gap<'a> {
         }
     }
 
-    /// Adds a prompt, tools or a tool round. `drops_reasoning`: the reasoning of the round is stale and is left out. Returns
-    /// whether it could be added: it must follow a user message or a tool result.
+    /// Adds a prompt, tools or a tool round, which gets this number. `drops_reasoning`: the reasoning of the round is stale and
+    /// is left out. Returns whether it could be added: it must follow a user message or a tool result.
     pub(in crate::guard) fn add_content(
         &mut self,
-        what: &InjectionContent,
+        what: &'a InjectionContent,
+        round: u32,
         drops_reasoning: bool,
     ) -> bool {
         let before = self.view.item(self.before).author;
@@ -88,7 +144,7 @@ impl<'a> Gap<'a> {
         match what {
             InjectionContent::Round(messages) if before == Author::User || before.is_tool() => {
                 !prompt_placement::is_server_at_work(conversation, self.before)
-                    && self.add_turn(messages, drops_reasoning)
+                    && self.add_round(messages, round, drops_reasoning)
             }
             InjectionContent::Prompt(text) => {
                 prompt_placement::find_prompt_placement(conversation, self.before, profile)
@@ -116,7 +172,8 @@ impl<'a> Gap<'a> {
             entries: &format.write_tools_entry(json),
             blocks: None,
         };
-        let added = is_taken && self.insert_messages(&[OutlineItem::Injected(author)], &new, 0);
+        let added =
+            is_taken && self.insert_messages(&[OutlineItem::Injected(author)], &new, 0, None);
         if added {
             self.between.tools = set;
         }
@@ -145,10 +202,13 @@ impl<'a> Gap<'a> {
                 blocks: block.as_deref(),
             };
             let tokens = tokens.saturating_add(weights.message_tokens());
-            return self.insert_messages(&[OutlineItem::Injected(author)], &new, tokens);
+            return self.insert_messages(&[OutlineItem::Injected(author)], &new, tokens, None);
         }
         let between = &mut self.between;
-        conversation.append_text(self.before, &prompt, &mut between.prompts.edits);
+        let mut edits = Edits::default();
+        conversation.append_text(self.before, &prompt, &mut edits);
+        let insertion = Insertion { edits, round: None };
+        between.prompts.insertions.push(insertion);
         if block {
             // `append_text` puts an empty line before it.
             between.block += text::measure_text(b"\\n\\n");
@@ -158,25 +218,25 @@ impl<'a> Gap<'a> {
         true
     }
 
-    fn add_turn(&mut self, messages: &[InjectedMessage], drops_reasoning: bool) -> bool {
-        let format = self.view.conversation.format;
+    fn add_round(
+        &mut self,
+        messages: &'a [InjectedMessage],
+        number: u32,
+        drops_reasoning: bool,
+    ) -> bool {
         let Some(mut turn) = injected_turns::parse_turn(messages, self.view) else {
             return false;
         };
-        let mut json: Vec<Cow<'_, str>> = messages.iter().map(|it| (&*it.json).into()).collect();
         if drops_reasoning {
-            let left = json.iter_mut().zip(messages);
-            for (json, _) in left.filter(|(_, message)| message.by.is_model()) {
-                *json = format.without_reasoning(json).into_owned().into();
-            }
             turn.tokens = turn.tokens.saturating_sub(turn.reasoning_tokens);
         }
-        let json: Vec<&str> = json.iter().map(|json| &**json).collect();
+        let entries = write_round(self.view.conversation.format, messages, drops_reasoning);
         let new = NewItems {
-            entries: &format.write_entries(&json),
+            entries: &entries,
             blocks: None,
         };
-        let inserted = self.insert_messages(&turn.items, &new, turn.tokens);
+        let reasoned = (!drops_reasoning).then_some((number, messages));
+        let inserted = self.insert_messages(&turn.items, &new, turn.tokens, reasoned);
         self.between.round |= inserted;
         if inserted {
             self.between.blocks.extend(turn.blocks);
@@ -184,8 +244,14 @@ impl<'a> Gap<'a> {
         inserted
     }
 
-    /// Inserts messages. Returns false if they are not valid here, or if a message may not follow the one before it.
-    fn insert_messages(&mut self, items: &[OutlineItem], new: &NewItems<'_>, tokens: u32) -> bool {
+    /// Inserts messages. `reasoned`: the number and the messages of a round that keeps its reasoning. Returns false if they are not valid here, or if a message may not follow the one before it.
+    fn insert_messages(
+        &mut self,
+        items: &[OutlineItem],
+        new: &NewItems<'_>,
+        tokens: u32,
+        reasoned: Option<(u32, &'a [InjectedMessage])>,
+    ) -> bool {
         let profile = self.view.policy.profile;
         let before = self.view.item(self.before);
         let mut last = self.last.unwrap_or(before.author);
@@ -210,7 +276,7 @@ impl<'a> Gap<'a> {
         let conversation = self.view.conversation;
         let first = items.first().map(|item| item.role(conversation));
         let is_answered = self.is_answered || first == Some(Author::Model);
-        let (place, part) = if is_answered {
+        let (behind, part) = if is_answered {
             (
                 conversation.find_last_system(self.before),
                 &mut self.between.turns,
@@ -218,9 +284,16 @@ impl<'a> Gap<'a> {
         } else {
             (self.before, &mut self.between.prompts)
         };
-        if !next_can_follow || !conversation.insert_after(place, new, &mut part.edits) {
+        let mut edits = Edits::default();
+        if !next_can_follow || !conversation.insert_after(behind, new, &mut edits) {
             return false;
         }
+        let round = reasoned.map(|(number, messages)| ReasonedRound {
+            number,
+            behind,
+            messages,
+        });
+        part.insertions.push(Insertion { edits, round });
         part.items.extend(items);
         (self.last, self.is_answered) = (Some(last), is_answered);
         self.between.tokens = self.between.tokens.saturating_add(tokens);

@@ -11,8 +11,8 @@ mod stale_reasoning;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(in crate::guard) use self::injected_weight::{InjectedGap, InjectedWeight, with_injected};
-pub(in crate::guard) use self::stale_reasoning::UnusableReasoning;
 pub use self::stale_reasoning::{LeftOut, LeftOutReasoning};
+pub(in crate::guard) use self::{sent_tools::SentTools, stale_reasoning::UnusableReasoning};
 use crate::{
     conversation::{Author, ItemPlace, edit::Edits, units},
     guard::{
@@ -46,7 +46,7 @@ struct PlacedRecords<'a> {
     before: usize,
     /// The index of the message after it: the answer as the client echoes it.
     answer: Option<usize>,
-    between: GapContents,
+    between: GapContents<'a>,
     /// Digests of the records that were added before the answer.
     between_digests: Vec<u128>,
     /// Tool rounds before the answer, also those that could not be added.
@@ -97,7 +97,8 @@ struct OutlineAfter {
 }
 
 impl<'a> PlacedInjections<'a> {
-    /// Finds the place of each record of the current course. Rounds before `epoch` are put back without their reasoning.
+    /// Finds the place of each record of the current course. The reasoning of rounds before `epoch` is not weighed: it is left
+    /// out. [`Self::insert_records`] takes the epoch of the request, which may be later.
     pub(in crate::guard) fn find_places(
         view: RequestView<'a>,
         injections: &'a Injections,
@@ -156,7 +157,7 @@ impl<'a> PlacedInjections<'a> {
                 let round = rounds;
                 rounds += u32::from(matches!(record, InjectionContent::Round(_)));
                 let drops_reasoning = view.leaves_out(AnswerPlace { place, round }, epoch);
-                let added = apart && gap.add_content(record, drops_reasoning);
+                let added = apart && gap.add_content(record, round, drops_reasoning);
                 gap.between.left_out += usize::from(!added);
                 between_digests.extend(added.then(|| record.digest()));
             }
@@ -225,8 +226,16 @@ impl<'a> PlacedInjections<'a> {
             let stands = records.is_sent_where(kept);
             if stands {
                 let between = &records.between;
-                edits.merge(between.prompts.edits.clone());
-                turns.merge(between.turns.edits.clone());
+                let is_stale = |round: u32| {
+                    let made = AnswerPlace {
+                        place: records.place,
+                        round,
+                    };
+                    self.view.leaves_out(made, epoch)
+                };
+                let conversation = self.view.conversation;
+                edits.merge(between.prompts.make_edits(conversation, is_stale));
+                turns.merge(between.turns.make_edits(conversation, is_stale));
                 let after = after.entry(records.before).or_default();
                 after.direct.extend(&between.prompts.items);
                 after.behind_system.extend(&between.turns.items);

@@ -1,4 +1,8 @@
 //! Turns the decisions of the guard into a plan (edits, report, memory), and lints it.
+//!
+//! A chain of types: a [`ReplayedConversation`] becomes a [`CutRequest`], which has the edits of all cuts; this becomes a
+//! [`SealedRequest`], whose changes of what was sent before are digested, and to which only records and the answer cap are
+//! added; this becomes the [`Plan`]. Each step takes what the step before made, so no edit can come after the digests.
 
 use crate::{
     conversation::{edit::Edits, units},
@@ -6,49 +10,243 @@ use crate::{
         fold::{
             cut_state::CutMark,
             memory::{GuardMemory, SessionKnowledge},
-            preface::AppliedFold,
+            preface::{self, AppliedFold},
             replay::ReplayedConversation,
-            sent_history::SentChanges,
+            sent_history::{SealedEdits, SentChanges, SentHistory},
         },
-        grammar::{lint, outline::OutlineItem},
-        inject::placed_injections::PlacedInjections,
+        grammar::{lint, message_order::MessageOrder, outline::OutlineItem},
+        inject::placed_injections::{InsertedRecords, PlacedInjections, SentTools},
         plan::report::{FoldReport, Plan, Report, StandBackReason},
         request::{
             budget::{self, TokenShares},
             measured_request::MeasuredRequest,
             view::RequestView,
         },
-        shrink::clearing::Cleared,
+        shrink::{
+            clearing::Cleared, priority::PriorityReport, shortened_messages::TruncationReport,
+        },
     },
 };
 
-/// Puts the plan together. `ledger`: raw tokens of the ledger in the preface.
-pub(in crate::guard) fn assemble_plan(
-    view: RequestView<'_>,
-    measured: &MeasuredRequest<'_>,
-    fit: &ReplayedConversation<'_>,
-    folding: AppliedFold,
+/// What all steps read.
+#[derive(Clone, Copy)]
+pub(in crate::guard) struct PlanInputs<'a> {
+    pub(in crate::guard) view: RequestView<'a>,
+    pub(in crate::guard) measured: &'a MeasuredRequest<'a>,
+    pub(in crate::guard) knowledge: &'a SessionKnowledge,
+}
+
+/// A request with the edits of all cuts.
+pub(in crate::guard) struct CutRequest<'a> {
+    inputs: PlanInputs<'a>,
+    fit: ReplayedConversation<'a>,
+    edits: Edits,
+    order: MessageOrder,
+    /// For each message, whether it is sent.
+    kept: Vec<bool>,
+    /// Raw tokens of the ledger in the preface.
     ledger: u32,
-    injected: &PlacedInjections<'_>,
-    knowledge: &SessionKnowledge,
-) -> Plan {
-    let (texts, messages) = (&fit.replay.cuts.texts, &fit.replay.cuts.messages);
-    let mut edits = folding.edits;
-    edits.merge(measured.tools.edits.clone());
-    let mut kept = vec![false; messages.tokens.len()];
-    for item in &folding.order.outline {
-        if let OutlineItem::Client(at) = *item {
-            kept[at] = true;
+    /// Messages that are left out.
+    folded: usize,
+    has_preface: bool,
+    texts: PriorityReport,
+    cleared: Option<Cleared>,
+    truncated: Vec<TruncationReport>,
+    /// Something of the messages is cut.
+    is_cut: bool,
+    memory: GuardMemory,
+}
+
+/// A request whose changes of what was sent before are digested.
+pub(in crate::guard) struct SealedRequest<'a> {
+    cut: CutRequest<'a>,
+    edits: SealedEdits,
+    history: SentHistory,
+    inserted: InsertedRecords,
+    tools: SentTools,
+    /// Raw tokens that are weighed for tools without which this request is sent.
+    unsent_tokens: u32,
+}
+
+impl<'a> CutRequest<'a> {
+    /// Makes the edits of the cuts of a replayed conversation.
+    pub(in crate::guard) fn make_edits(
+        inputs: PlanInputs<'a>,
+        fit: ReplayedConversation<'a>,
+    ) -> Self {
+        let PlanInputs {
+            view,
+            measured,
+            knowledge,
+        } = inputs;
+        let note = &fit.replay.note;
+        let (preface, ledger) = note.write_preface(&fit.state);
+        let AppliedFold {
+            messages: folded,
+            prefaced: has_preface,
+            mut edits,
+            order,
+        } = preface::apply_fold(view, &fit.state.folded, &preface, note.is_always_sent());
+        edits.merge(measured.tools.edits.clone());
+        let (texts, messages) = (&fit.replay.cuts.texts, &fit.replay.cuts.messages);
+        let mut kept = vec![false; messages.tokens.len()];
+        for item in &order.outline {
+            if let OutlineItem::Client(at) = *item {
+                kept[at] = true;
+            }
+        }
+        let fresh = units::first_new_message(view.units, knowledge.messages);
+        // A new conversation has no message that was sent before.
+        let sent_before = if knowledge.messages > 0 { fresh } else { 0 };
+        let mut texts = texts.collect_edits(&kept, sent_before, &mut edits);
+        texts.new = texts.digest_figures() != knowledge.memory.texts;
+        let cleared = collect_cleared(view, &fit, &kept, &knowledge.memory, &mut edits);
+        let cleared_messages = cleared.as_ref().map_or(&[][..], |it| &it.messages);
+        let sent = |at: usize| kept[at] && cleared_messages.binary_search(&at).is_err();
+        let remembered = &knowledge.memory.limits;
+        let truncated = messages.collect_edits(sent, fresh, remembered, &mut edits);
+        let is_cut = !truncated.is_empty() || cleared.is_some() || folded > 0 || has_preface;
+        let memory = remember_cuts(inputs, &fit, &kept, texts.digest_figures(), is_cut);
+        Self {
+            inputs,
+            edits,
+            order,
+            kept,
+            ledger,
+            folded,
+            has_preface,
+            texts,
+            cleared,
+            truncated,
+            is_cut,
+            memory,
+            fit,
         }
     }
-    let fresh = units::first_new_message(view.units, knowledge.messages);
-    // A new conversation has no message that was sent before.
-    let sent_before = if knowledge.messages > 0 { fresh } else { 0 };
-    let mut text_report = texts.collect_edits(&kept, sent_before, &mut edits);
-    let digest = text_report.digest_figures();
-    text_report.new = digest != knowledge.memory.texts;
+
+    /// Digests what these edits change in what was sent before, and puts the records back. Reasoning that the changes make
+    /// stale is left out.
+    pub(in crate::guard) fn seal(mut self, injected: &PlacedInjections<'_>) -> SealedRequest<'a> {
+        let PlanInputs {
+            view, knowledge, ..
+        } = self.inputs;
+        let (kept, is_cut) = (&self.kept, self.is_cut);
+        let tools = injected.sent_tools(kept, is_cut);
+        let (mut edits, changes) = SentChanges::seal(
+            view,
+            std::mem::take(&mut self.edits),
+            &self.order,
+            injected.list_sent_records(kept),
+            tools.in_list,
+            knowledge.count_sent_messages(),
+        );
+        let replayed = self.fit.replay.find_epoch();
+        let history = knowledge.continue_history(view.conversation, &changes, replayed);
+        let order = std::mem::take(&mut self.order);
+        let inserted = edits.put_records_back(injected, kept, is_cut, order, history.epoch);
+        SealedRequest {
+            unsent_tokens: injected.unsent_tokens(kept, is_cut),
+            cut: self,
+            edits,
+            history,
+            inserted,
+            tools,
+        }
+    }
+}
+
+impl SealedRequest<'_> {
+    /// Lowers the answer cap to what is left, and puts the plan together.
+    pub(in crate::guard) fn into_plan(self) -> Plan {
+        let Self {
+            cut,
+            mut edits,
+            history,
+            inserted,
+            tools,
+            unsent_tokens,
+        } = self;
+        let folded = (cut.folded > 0).then(|| cut.report_fold());
+        let CutRequest { inputs, fit, .. } = cut;
+        let PlanInputs {
+            view,
+            measured,
+            knowledge,
+        } = inputs;
+        let (stale, counted) = fit.replay.stale_tokens(&fit.state, history.epoch);
+        let raw_after = fit.replay.sent_tokens(&fit.state, cut.ledger);
+        let raw_after = raw_after.saturating_sub(counted.saturating_add(unsent_tokens));
+        let tokens = &fit.replay.cuts.messages.tokens;
+        let mut sent = measure_sent(view, measured, cut.cleared.as_ref(), &cut.kept, tokens);
+        sent.history = sent.history.saturating_sub(stale);
+        let answer_cap = measured.budgets.fit_answer_cap(raw_after, fit.added);
+        if let Some(cap) = answer_cap.filter(|cap| cap.is_lowered()) {
+            edits.lower_answer_caps(view.conversation, cap.sent);
+        }
+        let course = knowledge.injections.course.as_ref();
+        let course = course.filter(|_| cut.has_preface);
+        let report = Report {
+            short_tools: measured.report_tools(knowledge.tool_brevity(&view.policy)),
+            folded,
+            due: fit.replay.due,
+            course: course.map(|course| course.number),
+            tools: tools.in_list.union(tools.in_entry),
+            has_tools_entry: !tools.in_entry.is_empty(),
+            records_left_out: inserted.records_left_out,
+            reasoning_left_out: inserted.reasoning_left_out,
+            raw_after,
+            expected: knowledge.calibration.to_expected_tokens(raw_after),
+            answer_cap,
+            over_budget: raw_after > fit.high,
+            sent,
+            fixed: fit.replay.fixed_tokens(),
+            texts: cut.texts,
+            truncated: cut.truncated,
+            cleared: cut.cleared,
+            ..measured.report_untouched(knowledge)
+        };
+        let plan = Plan {
+            edits: edits.into_edits(),
+            report,
+            memory: cut.memory,
+            history,
+            answer: knowledge.find_next_answer(view.conversation),
+        };
+        lint_plan(plan, &inserted.outline, view, measured, knowledge)
+    }
+}
+
+impl CutRequest<'_> {
+    fn report_fold(&self) -> FoldReport {
+        let fit = &self.fit;
+        let tokens = &fit.replay.cuts.messages.tokens;
+        let removed = self.kept.iter().zip(tokens).filter(|(kept, _)| !**kept);
+        let has_ledger = || fit.replay.note.has_ledger(&fit.state);
+        let new = match (&self.memory.cut, &self.inputs.knowledge.memory.cut) {
+            (Some(cut), Some(known)) => cut.differs_from(known, has_ledger),
+            (cut, known) => cut != known,
+        };
+        FoldReport {
+            messages: self.folded,
+            came: self.kept.len(),
+            kept: self.kept.iter().filter(|kept| **kept).count(),
+            tokens: removed.fold(0u32, |sum, (_, tokens)| sum.saturating_add(*tokens)),
+            new,
+        }
+    }
+}
+
+/// What the session remembers of the cuts. `texts`: the digest of what caps and shares did.
+fn remember_cuts(
+    inputs: PlanInputs<'_>,
+    fit: &ReplayedConversation<'_>,
+    kept: &[bool],
+    texts: u64,
+    is_cut: bool,
+) -> GuardMemory {
+    let view = inputs.view;
     // A question of the user that is left out may come back, so its limits are remembered too.
-    let mut limited = kept.clone();
+    let mut limited = kept.to_vec();
     for asked in units::list_newest_questions(view.units) {
         limited[asked].fill(true);
     }
@@ -56,104 +254,16 @@ pub(in crate::guard) fn assemble_plan(
         basis: fit.basis,
         cut: Some(fit.state.to_mark(view.conversation, view.units))
             .filter(|mark| *mark != CutMark::default()),
-        limits: fit.replay.cuts.list_limits(&kept, &limited),
+        limits: fit.replay.cuts.list_limits(kept, &limited),
         planned: units::count_messages_before(view.units, view.units.len()),
-        texts: digest,
+        texts,
         scale: view.scale,
         alternates: fit.alternates(),
-        ..GuardMemory::default()
+        names_ids: is_cut.then(|| view.names_ids.clone()),
     };
-    memory.remember_tools(measured.tools.brevity);
-    let cleared = collect_cleared(view, fit, &kept, &knowledge.memory, &mut edits);
-    let cleared_messages = cleared.as_ref().map_or(&[][..], |it| &it.messages);
-    let sent = |at: usize| kept[at] && cleared_messages.binary_search(&at).is_err();
-    let remembered = &knowledge.memory.limits;
-    let truncated = messages.collect_edits(sent, fresh, remembered, &mut edits);
-    let is_cut =
-        !truncated.is_empty() || cleared.is_some() || folding.messages > 0 || folding.prefaced;
-    memory.names_ids = is_cut.then(|| view.names_ids.clone());
-    let tools = injected.sent_tools(&kept, is_cut);
-    let changes = SentChanges::collect(
-        view,
-        &edits,
-        &folding.order,
-        injected.list_sent_records(&kept),
-        tools.in_list,
-        knowledge.count_sent_messages(),
-    );
-    let replayed = fit.replay.find_epoch();
-    let history = knowledge.continue_history(view.conversation, &changes, replayed);
-    let epoch = history.epoch;
-    let moved = epoch != knowledge.history.epoch;
-    let injected = if moved && !knowledge.injections.records.is_empty() {
-        &PlacedInjections::find_places(
-            view,
-            &knowledge.injections,
-            knowledge.unusable_reasoning(),
-            epoch,
-        )
-    } else {
-        injected
-    };
-    let inserted = injected.insert_records(&kept, is_cut, folding.order, epoch, &mut edits);
-    let raw_after = fit.replay.sent_tokens(&fit.state, ledger);
-    let (stale, counted) = fit.replay.stale_tokens(&fit.state, epoch);
-    let raw_after = raw_after.saturating_sub(counted);
-    let mut sent = measure_sent(view, measured, cleared.as_ref(), &kept, &messages.tokens);
-    sent.history = sent.history.saturating_sub(stale);
-    let raw_after = raw_after.saturating_sub(injected.unsent_tokens(&kept, is_cut));
-    let answer_cap = measured.budgets.fit_answer_cap(raw_after, fit.added);
-    if let Some(cap) = answer_cap.filter(|cap| cap.is_lowered()) {
-        view.conversation.lower_answer_caps(cap.sent, &mut edits);
-    }
-    let removed = kept
-        .iter()
-        .zip(&messages.tokens)
-        .filter(|(kept, _)| !**kept);
-    let removed = removed.fold(0u32, |sum, (_, tokens)| sum.saturating_add(*tokens));
-    let course = knowledge.injections.course.as_ref();
-    let course = course.filter(|_| folding.prefaced);
-    let has_ledger = || fit.replay.note.has_ledger(&fit.state);
-    let is_new_cut = match (&memory.cut, &knowledge.memory.cut) {
-        (Some(cut), Some(known)) => cut.differs_from(known, has_ledger),
-        (cut, known) => cut != known,
-    };
-    let report = Report {
-        texts: text_report,
-        short_tools: measured.report_tools(knowledge.tool_brevity(&view.policy)),
-        truncated,
-        folded: (folding.messages > 0).then(|| FoldReport {
-            messages: folding.messages,
-            came: kept.len(),
-            kept: kept.iter().filter(|kept| **kept).count(),
-            tokens: removed,
-            new: is_new_cut,
-        }),
-        due: fit.replay.due,
-        course: course.map(|course| course.number),
-        tools: tools.in_list.union(tools.in_entry),
-        has_tools_entry: !tools.in_entry.is_empty(),
-        records_left_out: inserted.records_left_out,
-        reasoning_left_out: inserted.reasoning_left_out,
-        raw_after,
-        expected: knowledge.calibration.to_expected_tokens(raw_after),
-        answer_cap,
-        over_budget: raw_after > fit.high,
-        sent,
-        fixed: fit.replay.fixed_tokens(),
-        cleared,
-        ..measured.report_untouched(knowledge)
-    };
-    let plan = Plan {
-        edits,
-        report,
-        memory,
-        history,
-        answer: knowledge.find_next_answer(view.conversation),
-    };
-    lint_plan(plan, &inserted.outline, view, measured, knowledge)
+    memory.remember_tools(inputs.measured.tools.brevity);
+    memory
 }
-
 /// Returns the plan, or one in which the guard stands back if the plan breaks a rule that the conversation kept. `outline`:
 /// the messages of the edited conversation.
 pub(in crate::guard) fn lint_plan(

@@ -6,11 +6,12 @@ use crate::{
         units::{self, Unit},
     },
     guard::{
-        fold::{memory::SessionKnowledge, preface, replay},
+        fold::{memory::SessionKnowledge, replay},
         grammar::role_alternation,
         inject::{injections::Summary, placed_injections::PlacedInjections},
         plan::{
-            assemble, compaction_request, old_media, provider_summary,
+            assemble::{CutRequest, PlanInputs},
+            compaction_request, old_media, provider_summary,
             report::{Plan, Report, StandBackReason},
         },
         request::{
@@ -183,10 +184,14 @@ fn plan_with_tools(
         policy: policy.with_profile(&profile),
         ..view
     };
-    let note = &fit.replay.note;
-    let (preface, ledger) = note.write_preface(&fit.state);
-    let folding = preface::apply_fold(view, &fit.state.folded, &preface, note.is_always_sent());
-    assemble::assemble_plan(view, &measured, &fit, folding, ledger, &injected, knowledge)
+    let inputs = PlanInputs {
+        view,
+        measured: &measured,
+        knowledge,
+    };
+    CutRequest::make_edits(inputs, fit)
+        .seal(&injected)
+        .into_plan()
 }
 
 /// The units of the conversation, or why the guard stands back.

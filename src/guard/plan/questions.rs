@@ -61,14 +61,12 @@ mod tests {
         let body = json!({"model": "m", "messages": messages}).to_string();
         let conversation = Format::Chat.index_body(body.into()).unwrap();
         let settings = GuardConfig::counted_by_characters();
-        let policy = Policy {
-            profile: find_profile("openai").unwrap(),
-            window: 8_000,
-            window_is_guessed: false,
-            input_limit: None,
-            tokens: unknown_model(),
-            settings: &settings,
-        };
+        let policy = Policy::new(
+            find_profile("openai").unwrap(),
+            8_000,
+            unknown_model(),
+            &settings,
+        );
         let cut = plan(&conversation, &policy, &SessionKnowledge::default());
         assert!(!cut.edits.is_empty() && !cut.report.over_budget);
         let uncut = plan_without_new_cuts(&conversation, &policy, SessionKnowledge::default());

@@ -329,14 +329,12 @@ mod tests {
     /// The reserve in a window of 65,536 tokens, after an assistant message of `chars` characters.
     fn reserve(members: &str, chars: usize, answers: AnswerHistory) -> u32 {
         let settings = GuardConfig::counted_by_characters();
-        let policy = Policy {
-            profile: find_profile("openai").unwrap(),
-            window: 65_536,
-            window_is_guessed: false,
-            input_limit: None,
-            tokens: crate::config::tokens::unknown_model(),
-            settings: &settings,
-        };
+        let policy = Policy::new(
+            find_profile("openai").unwrap(),
+            65_536,
+            crate::config::tokens::unknown_model(),
+            &settings,
+        );
         let text = "a".repeat(chars);
         let answer = match chars {
             0 => String::new(),

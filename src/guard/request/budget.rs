@@ -142,12 +142,14 @@ mod tests {
             ..GuardConfig::default()
         };
         let policy = Policy {
-            profile: find_profile(profile).unwrap(),
-            window: 96_000,
             window_is_guessed: guessed,
             input_limit: input,
-            tokens: unknown_model(),
-            settings: &settings,
+            ..Policy::new(
+                find_profile(profile).unwrap(),
+                96_000,
+                unknown_model(),
+                &settings,
+            )
         };
         budget_with_reserve(0, &policy)
     }

@@ -2,7 +2,10 @@
 
 use crate::{
     config::{GuardConfig, WhenUnsure, profile::Profile, tokens::TokenRule},
-    guard::request::estimate::Weights,
+    guard::{
+        request::estimate::Weights,
+        rules::{RULES, Rules},
+    },
 };
 
 /// The limits and settings that a request is planned for.
@@ -18,9 +21,29 @@ pub struct Policy<'a> {
     /// How the model counts tokens.
     pub tokens: &'static TokenRule,
     pub settings: &'a GuardConfig,
+    /// How requests are cut: [`RULES`](crate::guard::rules::RULES), except in a bench.
+    pub rules: &'a Rules,
 }
 
 impl<'a> Policy<'a> {
+    /// The policy of a model whose window is known, at a provider that sets no other limit. `window` in tokens.
+    pub const fn new(
+        profile: &'a Profile,
+        window: u32,
+        tokens: &'static TokenRule,
+        settings: &'a GuardConfig,
+    ) -> Self {
+        Self {
+            profile,
+            window,
+            window_is_guessed: false,
+            input_limit: None,
+            tokens,
+            settings,
+            rules: &RULES,
+        }
+    }
+
     pub fn token_weights(&self) -> Weights {
         Weights::new(self.tokens, self.profile, self.settings.chars_per_token)
     }

@@ -7,7 +7,7 @@ use crate::{
     conversation::units::{self, Unit},
     guard::{
         inject::placed_injections::PlacedInjections,
-        order::{MessageCut, ORDER},
+        order::MessageCut,
         request::{estimate::sum_tokens, view::RequestView},
         shrink::{
             priority::NamedTexts, result_limits::KeyedLimit, shortened_messages::ShortenedMessages,
@@ -20,7 +20,7 @@ use crate::{
 pub(in crate::guard) struct SessionLimits<'a> {
     /// The limits that it remembers.
     pub(in crate::guard) remembered: &'a [KeyedLimit],
-    /// Whether the remembered limits of 0 apply, which leave annotated texts out.
+    /// Whether the remembered limits that leave annotated texts out apply.
     pub(in crate::guard) leaves_out_texts: bool,
     /// The most characters of a new result while the window is nearly full; `None` otherwise.
     pub(in crate::guard) new_results: Option<usize>,
@@ -38,7 +38,7 @@ pub(in crate::guard) struct MessageCuts<'a> {
 }
 
 impl<'a> MessageCuts<'a> {
-    /// Makes all cuts of messages, in the order of [`ORDER`]. `tokens`: raw ones of every message as it came.
+    /// Makes all cuts of messages, in the order of `rules::RULES`. `tokens`: raw ones of every message as it came.
     pub(in crate::guard) fn cut_messages(
         view: RequestView<'a>,
         tokens: Vec<u32>,
@@ -55,7 +55,12 @@ impl<'a> MessageCuts<'a> {
             messages,
             settled_tokens: Vec::new(),
         };
-        for &cut in ORDER.messages {
+        let order = &view.policy.rules.order;
+        for &cut in order.messages {
+            cuts.make_cut(cut, limits);
+        }
+        cuts.settled_tokens.clone_from(&cuts.messages.tokens);
+        for &cut in order.repeated {
             cuts.make_cut(cut, limits);
         }
         cuts
@@ -66,10 +71,7 @@ impl<'a> MessageCuts<'a> {
         match cut {
             MessageCut::CapNamedTexts => self.texts.apply_caps(tokens),
             MessageCut::HoldSystemShare => self.texts.enforce_system_share(tokens),
-            MessageCut::TruncateResults => {
-                self.messages.truncate_long_results();
-                self.settled_tokens.clone_from(&self.messages.tokens);
-            }
+            MessageCut::TruncateResults => self.messages.truncate_long_results(),
             MessageCut::RepeatLimits => self.repeat_limits(limits),
             MessageCut::TruncateNewResults => {
                 if let Some(chars) = limits.new_results {

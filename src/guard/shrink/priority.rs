@@ -42,10 +42,7 @@ use crate::{
             view::RequestView,
         },
         shrink::result_limits::{KeyedLimit, RememberedLimit},
-        text::truncate::{
-            TruncationMarker,
-            text_cut::{self, TextReplacement},
-        },
+        text::truncate::text_cut::{self, TextReplacement},
     },
     json::text::TextSizes,
 };
@@ -157,12 +154,12 @@ impl<'a> NamedTexts<'a> {
         tokens: &mut [u32],
     ) {
         // Most sessions have left none out, and keys are digests of texts.
-        if !limits.values().any(|it| it.amount() == 0) {
+        if !limits.values().any(|it| *it == RememberedLimit::LeftOut) {
             return;
         }
         let is_known = |text: &usize| {
-            let limit = |text| limits.get(&self.text_key(text));
-            self.find_saving(*text).is_some() && limit(*text).is_some_and(|it| it.amount() == 0)
+            let limit = limits.get(&self.text_key(*text));
+            self.find_saving(*text).is_some() && limit == Some(&RememberedLimit::LeftOut)
         };
         let known: Vec<usize> = (0..self.texts.len()).filter(is_known).collect();
         for text in known {
@@ -171,15 +168,14 @@ impl<'a> NamedTexts<'a> {
         }
     }
 
-    /// Limits of 0 characters for the left-out texts of kept messages.
+    /// The left-out texts of kept messages.
     pub(in crate::guard) fn limits_to_remember(
         &self,
         kept: &[bool],
     ) -> impl Iterator<Item = KeyedLimit> {
         let texts = self.left_out.iter();
         let texts = texts.filter(|&&text| kept[self.texts[text].message]);
-        let limit = RememberedLimit::new(0, TruncationMarker::Plain);
-        texts.map(move |&text| (self.text_key(text), limit))
+        texts.map(|&text| (self.text_key(text), RememberedLimit::LeftOut))
     }
 
     /// The key of a text in its session, from its content and its place. System messages come and go, so their place

@@ -22,36 +22,74 @@ pub(in crate::guard) const TIGHT_SHARE: f64 = 0.05;
 const WHOLE_SHARE: f64 = 0.125;
 const MOST_CHARS: usize = 400_000;
 
-/// The limit of one message: an amount and a marker. The amount is in characters for a result and for each value of a call,
-/// in raw tokens for the attachments of a user message, and 0 for an annotated text that is left out. The highest bit is set
-/// if the marker is `NearlyFull`.
+/// What a session remembers of one message or text. It is stored as a number, see [`From`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub(in crate::guard) struct RememberedLimit(u32);
+#[serde(from = "u32", into = "u32")]
+pub(in crate::guard) enum RememberedLimit {
+    /// An annotated text is left out.
+    LeftOut,
+    /// The message keeps at most this amount: characters of a result and of each value of a call, raw tokens of the
+    /// attachments of a user message.
+    Short { most: u32, marker: TruncationMarker },
+}
 
 /// A limit by the key of its message or text: mostly the digest of the message.
 pub(in crate::guard) type KeyedLimit = (u128, RememberedLimit);
 
-impl RememberedLimit {
-    const NEARLY_FULL: u32 = 1 << 31;
+/// In a stored limit, the bit that says that the marker is `NearlyFull`.
+const STORED_NEARLY_FULL: u32 = 1 << 31;
 
-    pub(in crate::guard) fn new(amount: usize, marker: TruncationMarker) -> Self {
-        let amount = u32::try_from(amount).unwrap_or(u32::MAX) & !Self::NEARLY_FULL;
-        match marker {
-            TruncationMarker::Plain => Self(amount),
-            TruncationMarker::NearlyFull => Self(amount | Self::NEARLY_FULL),
+impl RememberedLimit {
+    pub(in crate::guard) fn new(most: usize, marker: TruncationMarker) -> Self {
+        let most = u32::try_from(most).unwrap_or(u32::MAX);
+        Self::Short {
+            most: most.min(STORED_NEARLY_FULL - 1),
+            marker,
         }
     }
 
+    /// The most that stays; 0 for a text that is left out.
     pub(in crate::guard) const fn amount(self) -> usize {
-        (self.0 & !Self::NEARLY_FULL) as usize
+        match self {
+            Self::LeftOut => 0,
+            Self::Short { most, .. } => most as usize,
+        }
     }
 
     pub(in crate::guard) const fn marker(self) -> TruncationMarker {
-        if self.0 & Self::NEARLY_FULL == 0 {
+        match self {
+            Self::LeftOut => TruncationMarker::Plain,
+            Self::Short { marker, .. } => marker,
+        }
+    }
+}
+
+/// The stored number: 0 for a text that is left out, else the amount, with the highest bit if the marker is `NearlyFull`.
+impl From<RememberedLimit> for u32 {
+    fn from(limit: RememberedLimit) -> Self {
+        match limit {
+            RememberedLimit::LeftOut => 0,
+            RememberedLimit::Short { most, marker } => match marker {
+                TruncationMarker::Plain => most,
+                TruncationMarker::NearlyFull => most | STORED_NEARLY_FULL,
+            },
+        }
+    }
+}
+
+impl From<u32> for RememberedLimit {
+    fn from(stored: u32) -> Self {
+        let marker = if stored & STORED_NEARLY_FULL == 0 {
             TruncationMarker::Plain
         } else {
             TruncationMarker::NearlyFull
+        };
+        match stored {
+            0 => Self::LeftOut,
+            _ => Self::Short {
+                most: stored & !STORED_NEARLY_FULL,
+                marker,
+            },
         }
     }
 }

@@ -41,14 +41,12 @@ fn steps(count: usize, words: usize) -> Vec<Value> {
 }
 
 fn policy(settings: &GuardConfig, window: u32) -> Policy<'_> {
-    Policy {
-        profile: find_profile("openai").unwrap(),
+    Policy::new(
+        find_profile("openai").unwrap(),
         window,
-        window_is_guessed: false,
-        input_limit: None,
-        tokens: crate::config::tokens::unknown_model(),
+        crate::config::tokens::unknown_model(),
         settings,
-    }
+    )
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Each cut of [`ORDER`](super::order::ORDER) in a small conversation, before and after. That the ledger goes is part of the
+//! Each cut of [`RULES`](super::rules::RULES) in a small conversation, before and after. That the ledger goes is part of the
 //! last test.
 //!
 //! A message is a line: its role, and its text. `word*40` is a word that is there 40 times, `(note)` the text with which the

@@ -54,12 +54,14 @@ impl GivenModel {
         let profile = profile.unwrap_or(&PROFILES[0]).for_model(sent_name);
         let by_name = || find_token_rule(sent_name, profile);
         let policy = Policy {
-            profile,
-            window: window.tokens,
             window_is_guessed: window.is_guessed(),
             input_limit: window.input,
-            tokens: self.tokens.unwrap_or_else(by_name),
-            settings: &config.guard,
+            ..Policy::new(
+                profile,
+                window.tokens,
+                self.tokens.unwrap_or_else(by_name),
+                &config.guard,
+            )
         };
         Some((window, policy))
     }

@@ -239,11 +239,13 @@ pub(super) fn session_policy<'a>(
 /// The guard's policy for a request to `target`.
 pub fn guard_policy<'a>(app: &'a App, target: &'a Target) -> Policy<'a> {
     Policy {
-        profile: target.profile(),
-        window: target.window.tokens,
         window_is_guessed: target.window.is_guessed(),
         input_limit: target.window.input,
-        tokens: target.token_rule(),
-        settings: &app.config.guard,
+        ..Policy::new(
+            target.profile(),
+            target.window.tokens,
+            target.token_rule(),
+            &app.config.guard,
+        )
     }
 }

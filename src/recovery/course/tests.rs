@@ -177,14 +177,12 @@ fn a_preface_leaves_room_for_work_in_a_small_window() {
     let conversation = conversation(&messages);
     let settings = GuardConfig::default();
     for window in [2_048, 4_096, 8_192, 32_768, 200_000] {
-        let policy = Policy {
-            profile: profile::find_profile("openai").unwrap(),
+        let policy = Policy::new(
+            profile::find_profile("openai").unwrap(),
             window,
-            window_is_guessed: false,
-            input_limit: None,
-            tokens: crate::config::tokens::unknown_model(),
-            settings: &settings,
-        };
+            crate::config::tokens::unknown_model(),
+            &settings,
+        );
         let boundary = guard::find_course_boundary(&conversation, &policy).unwrap();
         let removed = guard::list_removed_messages(&conversation, boundary);
         let fits = guard::preface_fit_check(&conversation, &policy);

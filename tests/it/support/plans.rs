@@ -22,14 +22,7 @@ pub(crate) fn make_policy<'a>(
     window: u32,
     settings: &'a GuardConfig,
 ) -> Policy<'a> {
-    Policy {
-        profile,
-        window,
-        window_is_guessed: false,
-        input_limit: None,
-        tokens: find_token_rule("", profile),
-        settings,
-    }
+    Policy::new(profile, window, find_token_rule("", profile), settings)
 }
 
 /// The body that the guard would send.

@@ -10,10 +10,6 @@ use crate::{
     },
 };
 
-/// The share of a budget by which an estimate without any usage may exceed it. For 95 % of the recorded requests of 2 kB and
-/// more, the error of the estimate is within this share (`tests/it/estimate.rs`).
-const UNCOUNTED_ERROR: f64 = 0.07;
-
 /// The budgets of the requests that ended at each unit; raw tokens.
 pub(super) struct ReplayBudgets {
     high: Vec<u32>,
@@ -61,13 +57,22 @@ impl ReplayBudgets {
                 .collect(),
             fixed: sum_fixed_messages(view, cuts, measured.shares.tools),
             low_water,
-            tolerance: if is_tolerant { UNCOUNTED_ERROR } else { 0.0 },
+            tolerance: if is_tolerant {
+                view.policy.rules.uncounted_error
+            } else {
+                0.0
+            },
         }
     }
 
     /// The most raw tokens of the request that ended at a unit.
     pub(super) fn most(&self, at: usize) -> u32 {
         self.high[at]
+    }
+
+    /// The same, and the tolerance while it lasts.
+    pub(super) fn most_with_tolerance(&self, at: usize) -> u32 {
+        self.add_tolerance(self.most(at))
     }
 
     /// The lowest budget of all requests.

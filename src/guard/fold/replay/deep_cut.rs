@@ -1,4 +1,4 @@
-//! One deep cut: the parts of [`ORDER`]'s `deep`, down to the goal.
+//! One deep cut: the parts of `Order::deep`, down to the goal.
 
 use std::{
     cmp::Reverse,
@@ -11,14 +11,12 @@ use crate::{
     conversation::units::{self, Unit, UnitKind},
     guard::{
         fold::vocabulary::WordId,
-        order::{DeepCut, ORDER, Reach},
+        order::{DeepCut, Reach},
         shrink::shortened_messages::ShortenedMessages,
     },
     json::{scan::Span, text},
 };
 
-/// The newest units stay as they are while anything else can be cut, up to one part in this many of the room.
-const TAIL_SHARE: u32 = 10;
 /// Longer words are data, such as a hash or a file in base64: a ledger does not repeat them.
 const MAX_WORD_BYTES: usize = 100;
 
@@ -34,19 +32,21 @@ impl<'a> Replay<'a> {
         self.rules.settle_alternation(at);
         let counts = now.kept.count_before(newest);
         let must_fit = self.over(at, now) > 0;
-        if !must_fit && !self.can_free(at, newest, goal, now) {
+        let can_free =
+            |this: &Self, now: &Moment| this.can_free((at, newest), this.sent_now(now), goal, now);
+        if !must_fit && !can_free(self, now) {
             return false;
         }
         self.drop_reasoning(at + 1, now);
         // If this cut can free nothing, the ledger keeps the words of the cut before.
-        if must_fit && (now.stuck == Some(counts) || !self.can_free(at, newest, goal, now)) {
+        if must_fit && (now.stuck == Some(counts) || !can_free(self, now)) {
             now.stuck = Some(counts).filter(|_| !self.meets(most, now));
             return false;
         }
         self.read_words(at, now);
         now.state.bare = false;
         let tail = self.find_tail(at, newest, now);
-        for &(cut, reach) in ORDER.deep {
+        for &(cut, reach) in self.view.policy.rules.order.deep {
             let limit = match reach {
                 Reach::BeforeTail => tail,
                 Reach::BeforeNewest => newest,
@@ -72,23 +72,47 @@ impl<'a> Replay<'a> {
         self.view.policy.settings.order == CutOrder::Oldest
     }
 
-    /// Whether a cut down to `goal` raw tokens can clear anything or leave anything out.
-    pub(super) fn can_free(&self, at: usize, newest: usize, goal: u32, now: &Moment) -> bool {
+    /// Whether a cut from `sent` raw tokens down to `goal` can clear anything or leave anything out of the units before
+    /// `newest`.
+    pub(super) fn can_free(
+        &self,
+        (at, newest): (usize, usize),
+        sent: u32,
+        goal: u32,
+        now: &Moment,
+    ) -> bool {
         let open = || now.kept.list_open(newest).iter().copied();
         let recent = self.clearing.recent_units_of_cuts(at);
-        let clear =
-            |unit| now.asked != Some(unit) && self.may_clear(unit, newest, recent, &now.state);
-        let by_worth = |unit| self.rules.may_go(&self.list_parts(unit, now), now);
-        let by_age = |unit| self.find_foldable_parts(unit, newest, now).is_some();
-        !self.cuts_by_age()
-            && !self.meets(goal, now)
-            && (open().any(clear) || self.list_candidates(at, newest, now).any(by_worth))
-            || !self.meets(self.budgets.most(at), now) && open().any(by_age)
+        let can_clear = |is_cleared: fn(&Unit) -> bool| {
+            open().any(|unit| {
+                is_cleared(&self.view.units[unit])
+                    && now.asked != Some(unit)
+                    && self.may_clear(unit, newest, recent, &now.state)
+            })
+        };
+        let deep = self.view.policy.rules.order.deep;
+        // What a part may cut before the tail, it may also cut before the newest step.
+        let parts = deep
+            .iter()
+            .filter(|(_, reach)| *reach == Reach::BeforeNewest);
+        parts.map(|(cut, _)| cut).any(|cut| match cut {
+            DeepCut::FoldOldest => {
+                let by_age = |unit| self.find_foldable_parts(unit, newest, now).is_some();
+                sent > self.budgets.most(at) && open().any(by_age)
+            }
+            _ if self.cuts_by_age() || sent <= goal => false,
+            DeepCut::ClearResults => can_clear(Unit::has_results),
+            DeepCut::ClearAttachments => can_clear(Unit::is_user),
+            DeepCut::FoldLeastWorth => {
+                let mut candidates = self.list_candidates(at, newest, now);
+                candidates.any(|unit| self.rules.may_go(&self.list_parts(unit, now), now))
+            }
+        })
     }
 
     /// The first of the newest units that stay as they are while there is anything else.
     fn find_tail(&self, at: usize, newest: usize, now: &Moment) -> usize {
-        let mut room = self.budgets.room(at) / TAIL_SHARE;
+        let mut room = self.budgets.room(at) / self.view.policy.rules.tail_part;
         let mut tail = newest;
         for &unit in now.kept.list_unpinned(newest).iter().rev() {
             let tokens = self.weights.of_unit(unit, &now.state);

@@ -16,40 +16,47 @@ impl Replay<'_> {
     pub(super) fn find_due(
         &self,
         request: Request,
-        now: &mut Moment,
+        now: &Moment,
     ) -> (Due, Option<ReturningQuestion>) {
         let Request { at, newest, .. } = request;
-        if let Some(question) = self.find_returning_question(at, newest, now) {
-            return (Due::QuestionReturns, Some(question));
-        }
         let is_near = || !self.meets(self.budgets.middle(at), now);
-        let due = if self.over(at, now) > 0 {
-            Due::OverBudget
-        } else if self.begins_bound_turn(at) && is_near() {
-            Due::TurnBegins
-        } else if request.is_last && self.knowledge.is_cold && is_near() {
-            Due::ColdCache
-        } else {
-            Due::No
-        };
-        (due, None)
+        for &reason in self.view.policy.rules.due {
+            let is_due = match reason {
+                Due::OverBudget => self.over(at, now) > 0,
+                Due::TurnBegins => self.begins_bound_turn(at) && is_near(),
+                Due::ColdCache => request.is_last && self.knowledge.is_cold && is_near(),
+                Due::QuestionReturns => {
+                    let question = self.find_returning_question(at, newest, now);
+                    if question.is_some() {
+                        return (reason, question);
+                    }
+                    false
+                }
+                // Early clearing is a cut of its own.
+                Due::No | Due::Early => false,
+            };
+            if is_due {
+                return (reason, None);
+            }
+        }
+        (Due::No, None)
     }
 
     /// Whether any request of the conversation may be cut: because one is or was large enough, or because a request may be
     /// cut although it fits.
     pub(super) fn may_be_due(&self) -> bool {
-        self.knowledge.is_cold
-            || self.budgets.early.is_some()
-            || self.weights.sum_uncut(&self.note) > self.find_least_mark()
-    }
-
-    /// The least raw tokens from which on a request may be cut.
-    fn find_least_mark(&self) -> u32 {
-        let lowest = self.budgets.lowest();
-        if self.reasoning.is_empty() {
-            return lowest;
-        }
-        (f64::from(lowest) * (1.0 + self.budgets.low_water) / 2.0) as u32
+        let (uncut, lowest) = (self.weights.sum_uncut(&self.note), self.budgets.lowest());
+        let may_come = |reason: &Due| match reason {
+            // A question returns only after it was left out of a request that was over its budget.
+            Due::OverBudget | Due::QuestionReturns => uncut > lowest,
+            Due::TurnBegins => {
+                let near = f64::from(lowest) * (1.0 + self.budgets.low_water) / 2.0;
+                !self.reasoning.is_empty() && uncut > near as u32
+            }
+            Due::ColdCache => self.knowledge.is_cold,
+            Due::No | Due::Early => false,
+        };
+        self.budgets.early.is_some() || self.view.policy.rules.due.iter().any(may_come)
     }
 
     /// Whether a turn begins with the request at unit `at`, and a cut would cost reasoning. A new turn needs little of the

@@ -1,7 +1,7 @@
 //! Which of the last resorts is made first: one that is enough alone.
 
 use super::{Moment, Replay, Request};
-use crate::guard::order::{ORDER, RequestCut};
+use crate::guard::order::RequestCut;
 
 impl Replay<'_> {
     /// Makes the last resorts while the request is over its budget.
@@ -9,9 +9,11 @@ impl Replay<'_> {
         if self.over(request.at, now) == 0 {
             return;
         }
-        let mut all = ORDER.last.iter();
-        let alone = all.find(|cut| self.is_enough_alone(**cut, request, now));
-        for &cut in alone.into_iter().chain(ORDER.last) {
+        let all = self.view.policy.rules.order.last;
+        let alone = all
+            .iter()
+            .find(|cut| self.is_enough_alone(**cut, request, now));
+        for &cut in alone.into_iter().chain(all) {
             self.try_cut(cut, request, now);
         }
     }
@@ -33,11 +35,24 @@ impl Replay<'_> {
                 let ledger = self.note.weigh(self.note.most_of_ledger(&now.state));
                 // If the question is left out, the request has a preface with a ledger, which takes room.
                 let more = self.note.longest().saturating_sub(ledger);
-                let others = ORDER.last.iter().take_while(|it| **it != cut);
+                let others = self
+                    .view
+                    .policy
+                    .rules
+                    .order
+                    .last
+                    .iter()
+                    .take_while(|it| **it != cut);
                 frees(cut) >= beyond.saturating_add(more)
                     && others.fold(0, |sum: u32, it| sum.saturating_add(frees(*it))) < beyond
             }
-            _ => frees(cut) >= self.over(request.at, now),
+            RequestCut::ShortenNewestStep | RequestCut::ShortenNewestAttachments => {
+                frees(cut) >= self.over(request.at, now)
+            }
+            RequestCut::ShortenTools
+            | RequestCut::ClearEarly
+            | RequestCut::LeaveOutTexts
+            | RequestCut::CutDeeply => false,
         }
     }
 
@@ -47,19 +62,27 @@ impl Replay<'_> {
         let excess = self.over(at, now);
         match cut {
             RequestCut::DropLedger => self.note.most_of_ledger(&now.state),
-            RequestCut::ShortenNewestStep if self.view.units[at].has_results() => {
-                self.measure_step(at, newest, excess)
+            RequestCut::ShortenNewestStep => {
+                if self.view.units[at].has_results() {
+                    self.measure_step(at, newest, excess)
+                } else {
+                    0
+                }
             }
-            RequestCut::ShortenNewestAttachments if self.view.policy.settings.clear.enabled => {
+            RequestCut::ShortenNewestAttachments => {
+                let clears = self.view.policy.settings.clear.enabled;
                 let measure = |asked| self.measure_tightening(asked..=asked, excess);
-                now.asked.map_or(0, measure)
+                now.asked.filter(|_| clears).map_or(0, measure)
             }
             RequestCut::FoldNewestQuestion => {
                 let asked = self.list_long_questions(at, newest, now).into_iter();
                 let freed = asked.map(|unit| self.weights.of_unit(unit, &now.state));
                 freed.fold(0, u32::saturating_add)
             }
-            _ => 0,
+            RequestCut::ShortenTools
+            | RequestCut::ClearEarly
+            | RequestCut::LeaveOutTexts
+            | RequestCut::CutDeeply => 0,
         }
     }
 }

@@ -8,12 +8,6 @@ use crate::{
     guard::fold::cut_state::CutState,
 };
 
-/// The user's newest message stays up to one part in this many of the room, whatever else does not fit.
-const QUESTION_SHARE: u32 = 4;
-/// It also stays if it takes at most one part in this many of the window: the higher limit of the two if there is hardly any
-/// room.
-const LEAST_QUESTION_SHARE: u32 = 32;
-
 impl Replay<'_> {
     /// Leaves the user's newest message out, if it takes much of the room and the newest step cannot get smaller. A short
     /// message stays, since a message that is left out comes back only with a later cut. If the request is then over its
@@ -37,8 +31,8 @@ impl Replay<'_> {
             |unit: &usize| self.is_newest_question(*unit, now) && !now.kept.is_lasting(*unit);
         let mut asked: Vec<usize> = open.filter(asks).collect();
         asked.sort_by_key(|&unit| (self.view.units[unit].says_nothing, Reverse(unit)));
-        let least = self.view.policy.window / LEAST_QUESTION_SHARE;
-        let mut left = (self.budgets.room(at) / QUESTION_SHARE).max(least);
+        let least = self.view.policy.window / self.view.policy.rules.least_question_part;
+        let mut left = (self.budgets.room(at) / self.view.policy.rules.question_part).max(least);
         asked.retain(|&last| {
             // What the proxy adds behind the message is not weighed: it is given up before the message is left out.
             let unit = &self.view.units[last];
@@ -62,7 +56,7 @@ impl Replay<'_> {
         let Some(asked) = units.iter().rposition(Unit::is_question) else {
             return;
         };
-        let least = self.view.policy.window / LEAST_QUESTION_SHARE;
+        let least = self.view.policy.window / self.view.policy.rules.least_question_part;
         if state.folded[asked] && self.cuts.weigh_unit(&units[asked]) <= least {
             let stands = |it: &usize| !state.folded[*it] && units[*it].kind != UnitKind::System;
             let before = (self.view.count_pinned()..asked).rev().find(stands);
@@ -82,14 +76,15 @@ impl Replay<'_> {
         &self,
         at: usize,
         newest: usize,
-        now: &mut Moment,
+        now: &Moment,
     ) -> Option<ReturningQuestion> {
         let question = self.find_question_with_room(at, newest, now)?;
-        let live = now.live;
-        now.live = live.saturating_add(self.weights.of_whole_unit(question.unit));
+        let sent = self
+            .sent_now(now)
+            .saturating_add(self.weights.of_whole_unit(question.unit));
         let goal = self.budgets.goal(at, self.find_low_water(at));
-        let is_due = self.over(at, now) > 0 && self.can_free(at, newest, goal, now);
-        now.live = live;
+        let is_due = sent > self.budgets.most_with_tolerance(at)
+            && self.can_free((at, newest), sent, goal, now);
         is_due.then_some(question)
     }
 

@@ -15,11 +15,6 @@ use crate::{
     },
 };
 
-/// If reasoning is bound, a cut leaves this share of what other cuts leave of the room. Each cut costs all reasoning so far,
-/// so the next cut should be far away. Measured with `cargo bench --bench report -- thinking`: a fifth keeps more of the ten
-/// newest answers' reasoning than larger shares, at less cost.
-const BOUND_DEPTH: f64 = 0.2;
-
 /// The reasoning that is bound to what stands before it.
 pub(super) struct BoundReasoning {
     /// Raw tokens of each unit's reasoning; empty if there is none, or if the model reads it whatever was changed before it.
@@ -143,7 +138,7 @@ impl Replay<'_> {
     /// The share of the room that the cut of a request that ends at unit `at` leaves filled.
     pub(super) fn find_low_water(&self, at: usize) -> f64 {
         if self.binds_reasoning(at) {
-            self.budgets.low_water * BOUND_DEPTH
+            self.budgets.low_water * self.view.policy.rules.bound_depth
         } else {
             self.budgets.low_water
         }
@@ -192,14 +187,7 @@ mod tests {
             let view = RequestView {
                 conversation: &conversation,
                 units: &units,
-                policy: Policy {
-                    profile: &profile,
-                    window: 8_000,
-                    window_is_guessed: false,
-                    input_limit: None,
-                    tokens: unknown_model(),
-                    settings: &settings,
-                },
+                policy: Policy::new(&profile, 8_000, unknown_model(), &settings),
                 names_ids: crate::guard::request::recall_id::NamedIds::NONE,
                 scale: TokenScale::default(),
             };

@@ -12,10 +12,6 @@ use crate::{
     guard::fold::{cut_state::CutState, vocabulary::WordId},
 };
 
-/// If survivors of earlier cuts take at most this share of the room, a cut spares them. The room is the budget without the
-/// fixed tokens.
-const SURVIVORS_SHARE: f64 = 0.3;
-
 /// For each word, the number of sent messages that contain it.
 #[derive(Default)]
 pub(super) struct VisibleWords {
@@ -201,7 +197,7 @@ impl Replay<'_> {
         let is_user = move |unit: usize| units[unit].kind == UnitKind::User;
         let survivors = now.kept.list_unpinned(limit.min(now.state.survived));
         let mut survivors = survivors.iter().copied();
-        let most = SURVIVORS_SHARE * f64::from(self.budgets.room(at));
+        let most = self.view.policy.rules.survivors_share * f64::from(self.budgets.room(at));
         let are_few = survivors.try_fold(0, |sum: u32, unit| {
             let sum = sum.saturating_add(self.weights.of_unit(unit, &now.state));
             (f64::from(sum) <= most).then_some(sum)

@@ -31,14 +31,12 @@ fn planned(
     settings: &GuardConfig,
     knowledge: &SessionKnowledge,
 ) -> Plan {
-    let policy = Policy {
-        profile: find_profile("openai").unwrap(),
-        window: WINDOW,
-        window_is_guessed: false,
-        input_limit: None,
-        tokens: crate::config::tokens::unknown_model(),
+    let policy = Policy::new(
+        find_profile("openai").unwrap(),
+        WINDOW,
+        crate::config::tokens::unknown_model(),
         settings,
-    };
+    );
     guard::plan(conversation, &policy, knowledge)
 }
 

@@ -94,14 +94,12 @@ fn a_search_stays_while_a_call_of_its_tools_is_sent_and_then_goes() {
                 order,
                 ..GuardConfig::counted_by_characters()
             };
-            let policy = Policy {
-                profile: find_profile("anthropic").unwrap(),
-                window: 8_192,
-                window_is_guessed: false,
-                input_limit: None,
-                tokens: crate::config::tokens::unknown_model(),
-                settings: &settings,
-            };
+            let policy = Policy::new(
+                find_profile("anthropic").unwrap(),
+                8_192,
+                crate::config::tokens::unknown_model(),
+                &settings,
+            );
             let mut entries = vec![json!({"role": "user", "content": "task"})];
             entries.extend(if by_server {
                 served(900, &["deploy"])

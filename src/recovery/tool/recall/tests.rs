@@ -56,14 +56,12 @@ fn check_bounds(long: &str) {
 }
 
 fn policy(settings: &GuardConfig) -> Policy<'_> {
-    Policy {
-        profile: find_profile("openai").unwrap(),
-        window: 128_000,
-        window_is_guessed: false,
-        input_limit: None,
-        tokens: crate::config::tokens::unknown_model(),
+    Policy::new(
+        find_profile("openai").unwrap(),
+        128_000,
+        crate::config::tokens::unknown_model(),
         settings,
-    }
+    )
 }
 
 /// The text that the model reads, and what is stored of it where anything was found.

@@ -23,14 +23,12 @@ fn shortened(spelled: &str, exclude: &[&str]) -> Option<String> {
     let conversation = with_arguments(spelled);
     let mut settings = GuardConfig::counted_by_characters();
     settings.clear.exclude = exclude.iter().map(|&name| name.to_owned()).collect();
-    let policy = Policy {
-        profile: find_profile("openai").unwrap(),
-        window: 32_768,
-        window_is_guessed: false,
-        input_limit: None,
-        tokens: crate::config::tokens::unknown_model(),
-        settings: &settings,
-    };
+    let policy = Policy::new(
+        find_profile("openai").unwrap(),
+        32_768,
+        crate::config::tokens::unknown_model(),
+        &settings,
+    );
     let view = |conversation| RequestView {
         conversation,
         units: &[],
