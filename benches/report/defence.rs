@@ -141,7 +141,7 @@ impl SessionEnd {
             let plan = guard::plan(&conversation, &policy, &knowledge);
             knowledge.memory = plan.memory.clone();
             let said = conversation.items.iter();
-            knowledge.messages = said.filter(|it| !it.author.is_system()).count();
+            knowledge.sent_messages = said.filter(|it| !it.author.is_system()).count();
             last = Some((conversation, plan));
         }
         let (conversation, plan) = last.expect("a session has requests");

@@ -128,7 +128,7 @@ impl<'a> FormatClient<'a> {
                 knowledge.calibration =
                     knowledge.calibration.learn_usage(raw, tokens as u32, false);
                 knowledge.memory = plan.memory;
-                knowledge.messages = count_messages(&conversation);
+                knowledge.sent_messages = count_messages(&conversation);
                 let fits = tokens <= u64::from(self.policy.window);
                 fitted = Some((sent, fits));
                 if fits {

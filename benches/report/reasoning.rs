@@ -338,7 +338,7 @@ impl<'a> Setting<'a> {
                 knowledge.memory = plan.memory;
                 knowledge.history = plan.history;
                 let messages = conversation.items.iter();
-                knowledge.messages = messages.filter(|item| !item.author.is_system()).count();
+                knowledge.sent_messages = messages.filter(|item| !item.author.is_system()).count();
                 break;
             }
         }

@@ -121,7 +121,7 @@ fn find_due_moment(
                 .calibration
                 .learn_usage(plan.report.raw_after, tokens as u32, false);
         knowledge.memory = plan.memory;
-        knowledge.messages = conversation.items.len();
+        knowledge.sent_messages = conversation.items.len();
     }
     None
 }

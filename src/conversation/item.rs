@@ -49,7 +49,7 @@ pub struct Item {
     /// The reasoning of the previous answer led to this answer: this answer cannot stay without that one.
     pub follows_reasoning: bool,
     /// It is never left out, nor is anything of its unit.
-    pub stays: bool,
+    pub is_pinned: bool,
     /// It holds the provider's own summary of all before it.
     pub is_history_summary: bool,
     /// The provider refuses two adjacent items of this kind.

@@ -53,7 +53,7 @@ pub struct Unit {
     pub messages_before: usize,
     /// Pinned as a whole: a system message that is not bound, a message of an unknown role, the task, or a unit with a
     /// message that stays. If any other unit is removed, only its bound messages stay.
-    pub stays: bool,
+    pub is_pinned: bool,
     /// It holds the provider's own summary of all before it.
     pub is_history_summary: bool,
     /// The reasoning of the previous answer led to it: if that answer is removed, this unit is removed too.
@@ -100,7 +100,7 @@ impl Unit {
 
     /// Whether it may be left out, bound messages apart.
     pub const fn is_removable(&self) -> bool {
-        !self.stays && !self.is_needed
+        !self.is_pinned && !self.is_needed
     }
 
     pub(crate) const fn is_user(&self) -> bool {
@@ -119,7 +119,7 @@ impl Unit {
     /// Whether the unit may count as the newest of a request. Every request repeats the pinned units, so these do not count,
     /// except user messages.
     pub(crate) fn may_be_newest(&self) -> bool {
-        !self.stays || self.kind == UnitKind::User
+        !self.is_pinned || self.kind == UnitKind::User
     }
 
     /// Its messages without those that are bound to the last of them: the messages that are removed with the unit.
@@ -144,11 +144,11 @@ fn pin_task(conversation: &Conversation, units: &mut [Unit]) {
     let Some(first) = units.iter().position(is_user) else {
         return;
     };
-    units[first].stays = true;
+    units[first].is_pinned = true;
     // The provider's own summary may be in a user message before the task.
     let pinned = find_pinned_end(units);
     let pinned = units[..pinned].iter_mut().filter(|unit| is_user(unit));
-    pinned.for_each(|unit| unit.stays = true);
+    pinned.for_each(|unit| unit.is_pinned = true);
     if !conversation.format.rules().may_split_task {
         return;
     }
@@ -157,7 +157,7 @@ fn pin_task(conversation: &Conversation, units: &mut [Unit]) {
     let last = row.filter(|unit| is_user(unit)).last();
     let length = |unit: &Unit| conversation.items[unit.messages.start].span.len();
     if let Some(last) = last.filter(|unit| length(unit) <= MAX_TASK_BYTES) {
-        last.stays = true;
+        last.is_pinned = true;
     }
 }
 

@@ -29,7 +29,7 @@ pub struct FormatRules {
     /// Whether the task may be two user entries: the first says where the client runs, the second what is to be done.
     pub may_split_task: bool,
     /// Whether a result may be separated from its call.
-    pub pairs_apart: bool,
+    pub results_may_be_apart: bool,
     /// Whether the server runs a program again from its beginning with the results of its calls, until it has an output.
     pub replays_programs: bool,
     /// Whether the model never reads the results of calls that a program made. Anthropic gives them to the container only,
@@ -107,7 +107,7 @@ const CHAT: FormatRules = FormatRules {
     pairs_roles: true,
     joins_answers: false,
     may_split_task: false,
-    pairs_apart: false,
+    results_may_be_apart: false,
     replays_programs: false,
     hides_program_results: false,
     truncates_managed_history: false,
@@ -133,7 +133,7 @@ const MESSAGES: FormatRules = FormatRules {
     pairs_roles: true,
     joins_answers: false,
     may_split_task: false,
-    pairs_apart: false,
+    results_may_be_apart: false,
     replays_programs: false,
     hides_program_results: true,
     truncates_managed_history: false,
@@ -158,7 +158,7 @@ const RESPONSES: FormatRules = FormatRules {
     pairs_roles: false,
     joins_answers: true,
     may_split_task: true,
-    pairs_apart: true,
+    results_may_be_apart: true,
     replays_programs: true,
     hides_program_results: false,
     truncates_managed_history: true,

@@ -99,7 +99,7 @@ fn a_request_over_its_budget_behind_a_course_is_no_new_cut() {
     assert!(first.report.folded.unwrap().new && !first.report.over_budget);
     // The same request, counted as more than its budget: nothing else of it can go.
     knowledge.memory = first.memory.clone();
-    knowledge.messages = 3;
+    knowledge.sent_messages = 3;
     let (raw, budget) = (first.report.raw_after, first.report.budget.tokens);
     knowledge.calibration = Calibration::default().learn_usage(raw, budget + 1, false);
     let second = plan(&conversation, &policy, &knowledge);
@@ -189,7 +189,7 @@ fn the_question_of_a_course_stays_until_a_cut_and_then_stands_in_its_ledger() {
         before = sent;
         knowledge.memory = planned.memory;
         knowledge.history = planned.history;
-        knowledge.messages = messages.len();
+        knowledge.sent_messages = messages.len();
         messages.extend([says("assistant", "done"), says("user", "go on")]);
         messages.extend(call(at));
     }

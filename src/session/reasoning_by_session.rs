@@ -120,7 +120,11 @@ impl ReasoningBySession {
     /// The places of answers whose reasoning is left out, although the reasoning before them is kept. They belong to one
     /// conversation of the session, by its opening; another conversation has none. The places are forgotten if the
     /// conversation was taken back to before their end.
-    pub fn find_gap(&self, session: SessionId, lineage: &Lineage) -> Option<Range<u32>> {
+    pub fn find_left_out_places(
+        &self,
+        session: SessionId,
+        lineage: &Lineage,
+    ) -> Option<Range<u32>> {
         let mut gaps = self.gaps.lock();
         let gap = gaps.get(&session)?;
         let places = gap.places.clone();
@@ -134,7 +138,7 @@ impl ReasoningBySession {
         Some(places)
     }
 
-    pub fn note_gap(&self, session: SessionId, lineage: &Lineage, places: Range<u32>) {
+    pub fn note_left_out_places(&self, session: SessionId, lineage: &Lineage, places: Range<u32>) {
         let opening = lineage.opening;
         self.gaps
             .lock()
@@ -227,8 +231,8 @@ mod tests {
             Lineage::from_conversation(&conversation(&messages), &tenant)
         };
         let (memory, session) = (ReasoningBySession::default(), SessionId::default());
-        let find = |lineage: &Lineage| memory.find_gap(session, lineage);
-        memory.note_gap(session, &lineage("A task.", 4), 3..9);
+        let find = |lineage: &Lineage| memory.find_left_out_places(session, lineage);
+        memory.note_left_out_places(session, &lineage("A task.", 4), 3..9);
         assert_eq!(find(&lineage("A task.", 4)), Some(3..9));
         assert_eq!(find(&lineage("Another one.", 8)), None);
         assert_eq!(find(&lineage("A task.", 8)), Some(3..9));

@@ -155,7 +155,7 @@ impl SessionState {
             memory: self.guard.clone(),
             history: self.sent_history,
             calibration: self.calibration,
-            messages: self.messages as usize,
+            sent_messages: self.messages as usize,
             injections: Injections {
                 course: self.recovery.course.clone(),
                 summary: self.compaction.summary.clone(),

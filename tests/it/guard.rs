@@ -144,7 +144,7 @@ fn a_changing_system_message_moves_no_cut() {
     let folded = with.report.folded.expect("a fold");
     let knowledge = SessionKnowledge {
         memory: with.memory.clone(),
-        messages: non_system_indices(&body(true)).len(),
+        sent_messages: non_system_indices(&body(true)).len(),
         ..SessionKnowledge::default()
     };
     let without = guard::plan(&body(false), &policy, &knowledge);
@@ -209,7 +209,7 @@ fn a_step_of_very_many_calls_is_guarded_fast() {
     assert_eq!(plan.report.truncated[0].tool, "f29999");
     let knowledge = SessionKnowledge {
         memory: plan.memory.clone(),
-        messages: body.items.len(),
+        sent_messages: body.items.len(),
         ..SessionKnowledge::default()
     };
     let again = guard::plan(&body, &policy, &knowledge);

@@ -193,7 +193,7 @@ fn check_growth(
             // A prompt after a result cannot precede a question where roles must alternate: its
             // answer is missing. The client's messages are kept nevertheless.
             let out = plan.memory.alternates == Some(true)
-                && asked_again(&conversation, knowledge.messages);
+                && asked_again(&conversation, knowledge.sent_messages);
             let same = now.iter().zip(last).take_while(|(a, b)| a == b).count();
             let theirs = messages(&body);
             let ours_alone = last[same..].iter().all(|it| !theirs.contains(it));
@@ -205,7 +205,7 @@ fn check_growth(
         check_prompt_at_end(&conversation, &policy, &knowledge);
         last = Some((now, plan.memory.boundary()));
         knowledge.memory = plan.memory;
-        knowledge.messages = count;
+        knowledge.sent_messages = count;
     }
 }
 

@@ -109,7 +109,7 @@ fn the_rule_of_the_first_cut_holds_for_other_tools() {
         );
         let knowledge = SessionKnowledge {
             memory: first.memory.clone(),
-            messages: 1,
+            sent_messages: 1,
             ..SessionKnowledge::default()
         };
         let sent = sent_tools(&request(format, &tools, &long), &first);

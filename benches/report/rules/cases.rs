@@ -153,9 +153,11 @@ impl Case {
     pub(super) fn is_made_invalid(&self, before: &[u8], after: &[u8]) -> bool {
         let broken = match self.format {
             Format::Messages => strict::messages::find_broken_rules(before, after),
-            Format::Responses => {
-                strict::responses::find_broken_rules(before, after, self.profile.pairs_apart)
-            }
+            Format::Responses => strict::responses::find_broken_rules(
+                before,
+                after,
+                self.profile.results_may_be_apart,
+            ),
             _ => strict::find_broken_rules(before, after, self.profile),
         };
         before != after && !broken.is_empty()

@@ -234,7 +234,7 @@ impl<'a> MeasuredCase<'a> {
             knowledge.was_refused = !fits;
             knowledge.memory = plan.memory;
             let messages = conversation.items.iter();
-            knowledge.messages = messages.filter(|item| !item.author.is_system()).count();
+            knowledge.sent_messages = messages.filter(|item| !item.author.is_system()).count();
             if fits {
                 let made_invalid = self.case.is_made_invalid(original, &annotated);
                 measure.invalid += u64::from(unsound || made_invalid);

@@ -110,7 +110,7 @@ pub struct Profile {
     /// For models whose reasoning is bound: the format in which an entry among the messages may bring tools.
     pub tools_entry: Option<Format>,
     /// In Responses, an output may stand apart from its call.
-    pub pairs_apart: bool,
+    pub results_may_be_apart: bool,
     pub begins_with_user: bool,
     pub may_end_with_assistant: bool,
     pub answer_room: AnswerRoom,
@@ -164,7 +164,7 @@ const OPEN: Profile = Profile {
     takes_chat_tools: true,
     takes_forced_calls: true,
     tools_entry: None,
-    pairs_apart: true,
+    results_may_be_apart: true,
     begins_with_user: false,
     may_end_with_assistant: true,
     answer_room: AnswerRoom::Checked,
@@ -227,7 +227,7 @@ pub const PROFILES: &[Profile] = &[
     },
     Profile {
         name: "deepseek",
-        pairs_apart: false,
+        results_may_be_apart: false,
         may_end_with_assistant: false,
         reasoning_member: ReasoningMember::OnEvery,
         ..OPEN

@@ -256,7 +256,10 @@ fn results_that_a_text_parts_from_their_calls_do_not_pair() {
     let body =
         json!({"messages": [user("Mend it"), answer, result("a"), user(REMINDER), result("b")]});
     let units = split_units(&index(Format::Chat, &body));
-    let kinds: Vec<_> = units.iter().map(|unit| (unit.kind, unit.stays)).collect();
+    let kinds: Vec<_> = units
+        .iter()
+        .map(|unit| (unit.kind, unit.is_pinned))
+        .collect();
     assert_eq!(
         kinds,
         [

@@ -15,7 +15,7 @@ type CallId = Option<u128>;
 pub fn split_units(conversation: &Conversation) -> Vec<Unit> {
     let mut splitter = Splitter {
         conversation,
-        pairs_apart: conversation.format.rules().pairs_apart,
+        results_may_be_apart: conversation.format.rules().results_may_be_apart,
         units: Vec::with_capacity(conversation.items.len()),
         sources: BTreeMap::new(),
         open: 0,
@@ -39,7 +39,7 @@ struct Source {
 
 struct Splitter<'a> {
     conversation: &'a Conversation,
-    pairs_apart: bool,
+    results_may_be_apart: bool,
     units: Vec<Unit>,
     sources: BTreeMap<CallId, Source>,
     /// Open calls of the last unit.
@@ -94,7 +94,7 @@ impl Splitter<'_> {
             && std::mem::replace(&mut self.keeps_apart, true)
             && let Some(last) = self.units.last_mut()
         {
-            last.stays = true;
+            last.is_pinned = true;
         }
         self.push_unit(at, kind);
         match item.author {
@@ -116,7 +116,7 @@ impl Splitter<'_> {
                 None => self.conversation.summarised as usize,
             },
             follows_reasoning: item.follows_reasoning,
-            stays: item.stays || matches!(kind, UnitKind::System | UnitKind::Other),
+            is_pinned: item.is_pinned || matches!(kind, UnitKind::System | UnitKind::Other),
             is_history_summary: item.is_history_summary,
             is_needed: false,
             bond: None,
@@ -128,7 +128,7 @@ impl Splitter<'_> {
     fn add_answer(&mut self, at: usize) {
         let (conversation, unit) = (self.conversation, self.units.len() - 1);
         let calls = conversation.calls_of(&conversation.items[at]);
-        if !self.pairs_apart && conversation.links.is_empty() {
+        if !self.results_may_be_apart && conversation.links.is_empty() {
             self.sources.clear();
         }
         self.open = calls.len();
@@ -225,10 +225,11 @@ impl Splitter<'_> {
         let id = call_id.map(|id| conversation.digest_text(id));
         let last = self.units.len().checked_sub(1);
         let is_next = |last: &Unit| last.unbound_messages().end == at;
-        let is_parted = !self.pairs_apart && at > 0 && conversation.items[at - 1].by_client;
+        let is_parted =
+            !self.results_may_be_apart && at > 0 && conversation.items[at - 1].by_client;
         let last = last.filter(|&last| is_next(&self.units[last]) && !is_parted);
         let source = self.sources.get_mut(&id);
-        let source = source.filter(|it| self.pairs_apart || Some(it.unit) == last);
+        let source = source.filter(|it| self.results_may_be_apart || Some(it.unit) == last);
         let answered = source.map(|source| {
             self.open = self.open.saturating_sub(usize::from(source.open > 0));
             source.open = source.open.saturating_sub(1);
@@ -248,7 +249,7 @@ impl Splitter<'_> {
                     self.push_unit(at, UnitKind::Results);
                 }
             },
-            (None, Some(last)) if !self.pairs_apart && self.makes_calls(last) => {
+            (None, Some(last)) if !self.results_may_be_apart && self.makes_calls(last) => {
                 self.extend_unit(last, at);
                 self.mark_unpaired(last);
             }
@@ -273,7 +274,7 @@ impl Splitter<'_> {
 
     fn mark_unpaired(&mut self, unit: usize) {
         let unit = &mut self.units[unit];
-        (unit.kind, unit.stays) = (UnitKind::Other, true);
+        (unit.kind, unit.is_pinned) = (UnitKind::Other, true);
     }
 
     /// Ends the last unit, since no more results directly follow it. If it has open calls, and calls pair by position, then
@@ -282,7 +283,7 @@ impl Splitter<'_> {
         let open = std::mem::take(&mut self.open);
         if let Some(last) = self.units.len().checked_sub(1)
             && open > 0
-            && !self.pairs_apart
+            && !self.results_may_be_apart
         {
             self.mark_unpaired(last);
         }
@@ -292,19 +293,19 @@ impl Splitter<'_> {
         self.end_step();
         self.retire_loaders();
         let sources = self.sources.iter().filter(|(id, source)| {
-            source.open > 0 && (self.pairs_apart || self.served.contains(*id))
+            source.open > 0 && (self.results_may_be_apart || self.served.contains(*id))
         });
         self.pending.extend(sources.map(|(_, source)| source.unit));
         let mut units = self.units;
         pin_task(self.conversation, &mut units);
         tie_bonds(&mut units, &self.bonds);
         let pinned = find_pinned_end(&units);
-        let mut removed: Vec<bool> = units.iter().map(|unit| !unit.stays).collect();
+        let mut removed: Vec<bool> = units.iter().map(|unit| !unit.is_pinned).collect();
         removed[..pinned].fill(false);
         self.pending.iter().for_each(|&unit| removed[unit] = false);
         keep_needed(&units, &mut removed);
         for (unit, removed) in units.iter_mut().zip(removed).skip(pinned) {
-            unit.is_needed = !removed && !unit.stays;
+            unit.is_needed = !removed && !unit.is_pinned;
         }
         units
     }

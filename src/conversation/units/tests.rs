@@ -63,7 +63,7 @@ fn what_does_not_pair_stays_with_the_results_directly_behind_it() {
         let found = units.iter().map(|it| (it.kind, it.messages.clone()));
         assert_eq!(found.collect::<Vec<_>>(), expected, "{parts:?}");
         let mut others = units.iter().filter(|it| it.kind == Other);
-        assert!(others.all(|it| it.stays));
+        assert!(others.all(|it| it.is_pinned));
     };
     let user = || USER.to_owned();
     check(&[user(), result("a")], &[(User, 0..1), (Other, 1..2)]);
@@ -116,7 +116,7 @@ fn the_task_is_the_first_user_message_and_the_last_that_follows_it_directly() {
         let body = format!(r#"{{"messages":[{messages}],"input":[{messages}]}}"#);
         let conversation = format.index_body(Bytes::from(body)).unwrap();
         let units = split_units(&conversation);
-        let mark = |unit: &Unit| if unit.stays { '!' } else { '.' };
+        let mark = |unit: &Unit| if unit.is_pinned { '!' } else { '.' };
         units.iter().map(mark).collect()
     };
     assert_eq!(stays(Format::Responses, "uau"), "!..");

@@ -264,7 +264,7 @@ impl<'a> ChatIndexer<'a> {
         let mut skip_unknown = |scan: &mut JsonScanner<'a>, found: &Conversation| {
             let (span, kind) = scan.take_value()?;
             if kind != JsonKind::Null {
-                message.stays = true;
+                message.is_pinned = true;
                 message.sizes += found.measure_span(span);
             }
             Ok(())

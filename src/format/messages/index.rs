@@ -101,7 +101,7 @@ impl<'a> ListIndexer<'a> for MessagesIndexer<'a> {
             content => smallvec![self.make_item(role, span, content)?],
         };
         if is_history_summary {
-            (items[0].is_history_summary, items[0].stays) = (true, true);
+            (items[0].is_history_summary, items[0].is_pinned) = (true, true);
         }
         if annotated {
             let known = self.found.annotations.len();
@@ -207,13 +207,13 @@ impl<'a> MessagesIndexer<'a> {
         let (first_call, at) = (self.found.calls.len() as u32, self.found.items.len());
         let first_link = self.found.links.len() as u32;
         let is_answer = role == Role::ASSISTANT;
-        let mut stays = false;
+        let mut is_pinned = false;
         self.called_by_program.clear();
         let content = match content {
             ReadContent::Plain(content) => content,
             ReadContent::Parts(list, blocks) => {
                 let first = self.found.blocks.len() as u32;
-                stays = is_answer && blocks.iter().any(ReadBlock::pins_message);
+                is_pinned = is_answer && blocks.iter().any(ReadBlock::pins_message);
                 let fallback = blocks.iter().rposition(ReadBlock::is_fallback);
                 for (place, read) in blocks.iter().enumerate() {
                     let is_answer = is_answer && fallback.is_none_or(|fallback| place > fallback);
@@ -235,7 +235,7 @@ impl<'a> MessagesIndexer<'a> {
             span,
             author: role.author,
             is_bound: role == Role::SYSTEM && self.found.items.last().is_some_and(in_list),
-            stays,
+            is_pinned,
             content,
             calls: first_call..self.found.calls.len() as u32,
             links: first_link..self.found.links.len() as u32,

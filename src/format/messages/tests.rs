@@ -53,7 +53,7 @@ fn a_call_before_the_last_fallback_is_none_and_its_message_stays() {
     ] {
         let found = request(&[TASK, &answer(blocks)], "");
         let item = &found.items[1];
-        assert_eq!((found.calls_of(item).len(), item.stays), (calls, stays));
+        assert_eq!((found.calls_of(item).len(), item.is_pinned), (calls, stays));
         if calls > 0 {
             let last = found.calls_of(item).last().unwrap().span;
             let expected = blocks.last().unwrap().as_bytes();

@@ -250,7 +250,7 @@ impl<'a> ResponsesIndexer<'a> {
                 self.found.blocks.push(block(BlockKind::Reasoning(None)));
             }
             Some(AnswerPart::Call(shape)) => {
-                open.item.stays |= shape == CallShape::ToolSearch;
+                open.item.is_pinned |= shape == CallShape::ToolSearch;
                 if let (CallShape::LocalShell, Some(id), Some(call_id)) =
                     (shape, entry.id, entry.call_id)
                 {
@@ -270,7 +270,7 @@ impl<'a> ResponsesIndexer<'a> {
             }
             Some(AnswerPart::ServerCall) => self.found.blocks.push(block(BlockKind::Opaque)),
             Some(AnswerPart::ToolSearch | AnswerPart::NewType) | None => {
-                open.item.stays = true;
+                open.item.is_pinned = true;
                 self.found.blocks.push(block(BlockKind::Opaque));
             }
         }

@@ -57,7 +57,7 @@ fn unit_lengths(conversation: &Conversation) -> Vec<i64> {
     let units = units::split_units(conversation);
     let lengths = units.iter().map(|unit| {
         let length = unit.messages.len() as i64;
-        if unit.stays { -length } else { length }
+        if unit.is_pinned { -length } else { length }
     });
     lengths.collect()
 }

@@ -45,7 +45,7 @@ pub(in crate::format) const RULES: FormatRules = FormatRules {
     pairs_roles: true,
     joins_answers: false,
     may_split_task: false,
-    pairs_apart: false,
+    results_may_be_apart: false,
     replays_programs: false,
     hides_program_results: false,
     truncates_managed_history: false,

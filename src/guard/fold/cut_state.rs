@@ -22,9 +22,9 @@ pub(in crate::guard) struct CutState {
     /// its attachments are shortened.
     pub(in crate::guard) cleared: Vec<bool>,
     /// Units before this one that are still there survived a cut.
-    pub(in crate::guard) survived: usize,
+    pub(in crate::guard) survivors_until: usize,
     /// The preface has no ledger until the next deep cut, since there was no room for one.
-    pub(in crate::guard) bare: bool,
+    pub(in crate::guard) lacks_ledger: bool,
     /// The words of the ledger, as spans of the body. They were chosen at the last cut.
     pub(in crate::guard) words: Vec<Span>,
 }
@@ -49,7 +49,7 @@ impl CutState {
         let mut behind = self.folded.iter().zip(&self.cleared).skip(begun);
         if !behind.any(|(folded, cleared)| *folded || *cleared) {
             self.words.clear();
-            self.survived = 0;
+            self.survivors_until = 0;
         }
     }
 
@@ -63,8 +63,8 @@ impl CutState {
         CutMark {
             folded: collect_ranges(units, &self.folded),
             cleared: collect_ranges(units, &cleared),
-            survived: units::count_messages_before(units, self.survived),
-            bare: self.bare,
+            survivors_until: units::count_messages_before(units, self.survivors_until),
+            lacks_ledger: self.lacks_ledger,
             words: words.collect(),
         }
     }
@@ -79,8 +79,8 @@ type MessageSpan = (u32, u32);
 pub(in crate::guard) struct CutMark {
     pub(super) folded: Vec<MessageSpan>,
     cleared: Vec<MessageSpan>,
-    survived: u32,
-    bare: bool,
+    survivors_until: u32,
+    lacks_ledger: bool,
     words: Vec<WordPlace>,
 }
 
@@ -138,7 +138,7 @@ impl CutMark {
             }
             spans.retain(|span| span.0 < span.1);
         }
-        self.survived = places.find_boundary(self.survived);
+        self.survivors_until = places.find_boundary(self.survivors_until);
         self.words.retain_mut(|word| {
             let place = places.find_place(word.message);
             word.message = place.unwrap_or(0);
@@ -147,14 +147,14 @@ impl CutMark {
     }
 
     /// Forgets what is cut before `boundary`.
-    pub(super) fn begin_behind(&mut self, boundary: u32) {
+    pub(super) fn forget_cuts_before(&mut self, boundary: u32) {
         for spans in [&mut self.folded, &mut self.cleared] {
             for span in spans.iter_mut() {
                 span.0 = span.0.max(boundary);
             }
             spans.retain(|span| span.0 < span.1);
         }
-        self.survived = self.survived.max(boundary);
+        self.survivors_until = self.survivors_until.max(boundary);
     }
 
     /// Whether the two cuts leave out or clear different messages, or whether only one of them has a ledger although there
@@ -165,7 +165,7 @@ impl CutMark {
         has_ledger: impl Fn() -> bool,
     ) -> bool {
         (&self.folded, &self.cleared) != (&other.folded, &other.cleared)
-            || self.bare != other.bare && has_ledger()
+            || self.lacks_ledger != other.lacks_ledger && has_ledger()
     }
 
     /// Whether a message, counted without system messages, is cleared.
@@ -192,14 +192,14 @@ impl CutMark {
                 let end = find_unit(units, until)?.max(first);
                 for (unit, mark) in units[first..end].iter().zip(&mut marks[first..end]) {
                     // Attachments of the task may be shortened.
-                    *mark = !unit.stays || is_clearing && unit.is_user();
+                    *mark = !unit.is_pinned || is_clearing && unit.is_user();
                 }
             }
         }
         // A unit that is kept may need another one now that it did not need before.
         units::keep_needed(units, &mut state.folded);
-        state.survived = find_unit(units, self.survived).unwrap_or(units.len());
-        state.bare = self.bare;
+        state.survivors_until = find_unit(units, self.survivors_until).unwrap_or(units.len());
+        state.lacks_ledger = self.lacks_ledger;
         let words = self.words.iter();
         let words = words.filter_map(|word| word.find_span(conversation, units));
         state.words = words.collect();
@@ -254,7 +254,7 @@ mod tests {
         let body = format!(r#"{{"input":[{user},{user},{user},{unknown},{user},{user}]}}"#);
         let conversation = Format::Responses.index_body(Bytes::from(body)).unwrap();
         let units = units::split_units(&conversation);
-        let stays: Vec<bool> = units.iter().map(|unit| unit.stays).collect();
+        let stays: Vec<bool> = units.iter().map(|unit| unit.is_pinned).collect();
         assert_eq!(stays, [true, false, true, true, false, false]);
         let marks = [false, true, false, false, true, true];
         assert_eq!(collect_ranges(&units, &marks), [(1, 2), (4, 6)]);

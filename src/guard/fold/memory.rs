@@ -88,9 +88,9 @@ impl GuardMemory {
     }
 
     /// Forgets the cuts before `boundary`, for a request that begins with a summary of the provider's own.
-    pub(in crate::guard) fn begin_behind(&mut self, boundary: u32) {
+    pub(in crate::guard) fn forget_cuts_before(&mut self, boundary: u32) {
         if let Some(cut) = &mut self.cut {
-            cut.begin_behind(boundary);
+            cut.forget_cuts_before(boundary);
         }
     }
 
@@ -170,10 +170,10 @@ pub struct SessionKnowledge {
     pub history: SentHistory,
     /// The memory of an earlier plan of this request, whose cuts stay: of a tool round before, or of a plan that is replaced
     /// after a refusal.
-    pub sent: Option<GuardMemory>,
+    pub earlier_plan: Option<GuardMemory>,
     pub calibration: Calibration,
     /// The provider refused this very request and counted it: the count is the calibration's anchor.
-    pub counted: bool,
+    pub was_counted: bool,
     /// The provider refused this very request as too long.
     pub was_refused: bool,
     /// Raw tokens that each byte of reasoning has beyond its estimate, as the refusal of this very request showed.
@@ -189,7 +189,7 @@ pub struct SessionKnowledge {
     pub ignores_budget: bool,
     /// The number of messages of the last request, without system messages; 0 if there was none. `memory` has the cuts of
     /// that request.
-    pub messages: usize,
+    pub sent_messages: usize,
     /// What the proxy added to the conversation.
     pub injections: Injections,
     /// The summary among `injections`, if it is sent for the first time.
@@ -210,7 +210,7 @@ impl SessionKnowledge {
     /// How many tokens caps and shares count for a raw token. If a cache may hold an earlier prompt, the scale stays as it
     /// was, so that the front of the prompt does not change; only a count far above it changes the scale.
     pub(in crate::guard) fn token_scale(&self) -> TokenScale {
-        if self.messages == 0 || self.is_cold {
+        if self.sent_messages == 0 || self.is_cold {
             self.calibration.to_scale()
         } else {
             self.calibration.hold_scale(self.kept_memory().scale)
@@ -222,7 +222,7 @@ impl SessionKnowledge {
     pub(in crate::guard) fn find_named_ids(&self) -> NamedIds {
         let offered = self.injections.names_ids;
         let known = self.kept_memory().names_ids.as_ref();
-        match known.filter(|_| self.messages > 0 && !self.is_cold) {
+        match known.filter(|_| self.sent_messages > 0 && !self.is_cold) {
             Some(ids) => ids.go_on(self.count_sent_messages(), offered),
             None => NamedIds::all(offered),
         }
@@ -237,7 +237,7 @@ impl SessionKnowledge {
 
     /// The memory whose cuts the request keeps.
     pub(in crate::guard) fn kept_memory(&self) -> &GuardMemory {
-        self.sent.as_ref().unwrap_or(&self.memory)
+        self.earlier_plan.as_ref().unwrap_or(&self.memory)
     }
 
     /// How short the session has its tool definitions; `None` if they are whole, or were cut for another window.
@@ -253,14 +253,14 @@ impl SessionKnowledge {
             remembered: &memory.limits,
             leaves_out_texts: CutBasis::from_policy(policy) == memory.basis,
             new_results: self.injections.tight_chars,
-            sent: self.messages,
+            sent: self.sent_messages,
         }
     }
 
     /// Messages of the last request whose plan is remembered, without system messages.
     pub(in crate::guard) fn count_sent_messages(&self) -> u32 {
-        let sent = self.sent.as_ref();
-        sent.map_or(self.messages as u32, |sent| sent.planned)
+        let sent = self.earlier_plan.as_ref();
+        sent.map_or(self.sent_messages as u32, |sent| sent.planned)
     }
 
     /// The history after a request with these changes. `replayed`: reasoning of answers before this place is left out in any
@@ -275,8 +275,8 @@ impl SessionKnowledge {
             let unknown = self.find_unknown_answer(conversation);
             changes.change_history(&self.history, self.count_sent_messages(), unknown)
         };
-        let resets =
-            self.leaves_out_reasoning.is_some() || (!changes.are_none(&self.history) && differs());
+        let resets = self.leaves_out_reasoning.is_some()
+            || (!changes.nothing_changed(&self.history) && differs());
         let epoch = if resets {
             self.find_next_answer(conversation)
         } else {
@@ -303,10 +303,10 @@ impl SessionKnowledge {
     /// The place of the newest answer, if the session does not know how the request of that answer was sent: the session's
     /// state is lost or older, or the guard was off.
     fn find_unknown_answer(&self, conversation: &Conversation) -> Option<u32> {
-        if self.sent.is_some() {
+        if self.earlier_plan.is_some() {
             return None;
         }
-        let sent = self.messages as u32;
+        let sent = self.sent_messages as u32;
         let places = count_places(conversation);
         let answers = conversation.items.iter().zip(&places);
         let answers = answers.filter(|(item, _)| item.author == Author::Model);

@@ -190,7 +190,7 @@ impl<'a> Note<'a> {
 
     /// The most raw tokens of the ledger.
     pub(in crate::guard) fn most_of_ledger(&self, state: &CutState) -> u32 {
-        if state.bare || !self.has_facts {
+        if state.lacks_ledger || !self.has_facts {
             return 0;
         }
         let said = self.said.min(self.said_room);
@@ -201,7 +201,7 @@ impl<'a> Note<'a> {
     /// Whether there would be a ledger if there were room for one.
     pub(in crate::guard) fn has_ledger(&self, state: &CutState) -> bool {
         let roomy = CutState {
-            bare: false,
+            lacks_ledger: false,
             ..state.clone()
         };
         self.write_preface(&roomy).1 > 0
@@ -212,11 +212,11 @@ impl<'a> Note<'a> {
         let pinned = self.view.count_pinned();
         let units = self.view.units.iter().enumerate().skip(pinned);
         let told = units
-            .filter(|(at, unit)| state.folded[*at] && !unit.stays && !self.covers_unit(*at))
+            .filter(|(at, unit)| state.folded[*at] && !unit.is_pinned && !self.covers_unit(*at))
             .flat_map(|(_, unit)| unit.unbound_messages());
         let told: Vec<usize> = told.collect();
         let base = &*self.base.text;
-        if told.is_empty() || state.bare {
+        if told.is_empty() || state.lacks_ledger {
             return (Cow::Borrowed(base), 0);
         }
         let (head, weights) = (self.base.ledger_head(), self.view.token_weights());

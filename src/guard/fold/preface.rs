@@ -83,7 +83,7 @@ impl<'a> RemovedUnits<'a> {
         let pinned = view.count_pinned();
         let units = view.units.iter().zip(folded).enumerate();
         let removed: Vec<bool> = units
-            .map(|(at, (unit, folded))| at >= pinned && *folded && !unit.stays)
+            .map(|(at, (unit, folded))| at >= pinned && *folded && !unit.is_pinned)
             .collect();
         let mut messages = vec![false; view.conversation.items.len()];
         for (unit, _) in view.units.iter().zip(&removed).filter(|it| *it.1) {

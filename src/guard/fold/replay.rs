@@ -170,10 +170,10 @@ pub(in crate::guard) fn count_added_tokens(
     injected: &InjectedWeight,
     knowledge: &SessionKnowledge,
 ) -> u32 {
-    if knowledge.counted {
+    if knowledge.was_counted {
         return 0;
     }
-    let fresh = units::first_new_message(view.units, knowledge.messages);
+    let fresh = units::first_new_message(view.units, knowledge.sent_messages);
     with_injected(sum_tokens(&cuts.messages.tokens[fresh..]), injected.fresh)
 }
 
@@ -203,7 +203,7 @@ impl Replay<'_> {
         let mut from = begun.unwrap_or(0);
         if is_known {
             self.begin_reasoning(knowledge.history.replayed);
-            let known = knowledge.messages.min(memory.planned as usize);
+            let known = knowledge.sent_messages.min(memory.planned as usize);
             let fresh = units::first_new_message(units, known);
             let first =
                 units::find_unit_of_message(units, fresh).min(units.len().saturating_sub(1));
@@ -289,7 +289,7 @@ impl Replay<'_> {
         }
         match cut {
             RequestCut::ShortenTools => {
-                self.shortens_tools |= excess > 0 && now.state.survived == 0;
+                self.shortens_tools |= excess > 0 && now.state.survivors_until == 0;
             }
             RequestCut::ClearEarly => {
                 let is_first = request.is_last && self.due == Due::No;
@@ -322,7 +322,7 @@ impl Replay<'_> {
     /// Leaves the ledger out until the next deep cut, if the request is over its budget. There is no ledger without facts.
     fn drop_ledger(&mut self, at: usize, now: &mut Moment) {
         if self.note.has_facts && self.over(at, now) > 0 {
-            now.state.bare = true;
+            now.state.lacks_ledger = true;
             self.budgets.end_tolerance();
         }
     }
@@ -336,18 +336,18 @@ impl Replay<'_> {
     }
 
     /// Adds the next unit to the conversation.
-    fn add_unit(&self, at: usize, is_pinned: bool, now: &mut Moment) {
+    fn add_unit(&self, at: usize, is_in_start: bool, now: &mut Moment) {
         let (unit, is_kept) = (&self.view.units[at], !now.state.folded[at]);
         // Of the units before a course or a summary, only a question of the user that was kept may still be left out.
         let is_open = at >= self.note.begins || unit.is_user();
-        let may_go = is_kept && !is_pinned && !unit.stays && is_open;
+        let may_go = is_kept && !is_in_start && !unit.is_pinned && is_open;
         if is_kept && !may_go && is_open && unit.is_user() && self.can_shrink(at, at) {
             now.kept.open_attachments(at);
         }
         let last = unit.bond.map(|bond| bond.last).filter(|&last| last > at);
         let waits_for = last.filter(|_| !self.can_shrink(at, at));
         now.kept
-            .add_unit(unit, is_kept, may_go, waits_for, is_pinned);
+            .add_unit(unit, is_kept, may_go, waits_for, is_in_start);
         if unit.has_results() || unit.is_question() || now.asked.is_none() {
             now.asked = unit.is_user().then_some(at);
         }

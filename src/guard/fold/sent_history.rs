@@ -253,7 +253,7 @@ impl SentChanges {
     }
 
     /// Whether neither this request nor the last one was changed.
-    pub(in crate::guard) const fn are_none(&self, before: &SentHistory) -> bool {
+    pub(in crate::guard) const fn nothing_changed(&self, before: &SentHistory) -> bool {
         let had_none = before.head == 0 && before.edits.count == 0 && before.records.count == 0;
         had_none && self.is_empty()
     }

@@ -29,7 +29,7 @@ pub(in crate::guard) fn has_alternating_roles(conversation: &Conversation, count
     let messages = conversation.items.iter();
     let messages = messages.filter(|message| !message.author.is_system());
     let messages = messages.take(count);
-    if messages.clone().any(|message| message.stays) {
+    if messages.clone().any(|message| message.is_pinned) {
         return false;
     }
     let mut roles = messages.map(|message| message.author);

@@ -10,7 +10,7 @@ use crate::{
             prompt_placement::{self, LABEL, PromptPlacement},
         },
         inject::{
-            injected_turns,
+            injected_rounds,
             injections::{InjectedMessage, InjectionContent, ToolSet},
         },
         request::view::RequestView,
@@ -94,7 +94,7 @@ pub(in crate::guard) struct GapContents<'a> {
     pub(in crate::guard) tools: ToolSet,
     /// Whether a round is among the injected messages.
     pub(in crate::guard) round: bool,
-    /// Digests of the blocks of the rounds, see [`injected_turns::InjectedTurn::blocks`]; also of dropped rounds, whose
+    /// Digests of the blocks of the rounds, see [`injected_rounds::InjectedRound::blocks`]; also of dropped rounds, whose
     /// blocks must not be sent next to those of the last answer either.
     pub(in crate::guard) blocks: Vec<u128>,
     /// Records that could not be added.
@@ -224,7 +224,7 @@ impl<'a> Gap<'a> {
         number: u32,
         drops_reasoning: bool,
     ) -> bool {
-        let Some(mut turn) = injected_turns::parse_turn(messages, self.view) else {
+        let Some(mut turn) = injected_rounds::parse_round(messages, self.view) else {
             return false;
         };
         if drops_reasoning {

@@ -3,7 +3,7 @@
 pub mod dropped_rounds;
 pub(in crate::guard) mod echo;
 pub(in crate::guard) mod gap;
-pub(in crate::guard) mod injected_turns;
+pub(in crate::guard) mod injected_rounds;
 pub mod injections;
 pub(in crate::guard) mod placed_injections;
 pub(in crate::guard) mod tool_schemas;

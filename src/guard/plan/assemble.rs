@@ -95,9 +95,13 @@ impl<'a> CutRequest<'a> {
                 kept[at] = true;
             }
         }
-        let fresh = units::first_new_message(view.units, knowledge.messages);
+        let fresh = units::first_new_message(view.units, knowledge.sent_messages);
         // A new conversation has no message that was sent before.
-        let sent_before = if knowledge.messages > 0 { fresh } else { 0 };
+        let sent_before = if knowledge.sent_messages > 0 {
+            fresh
+        } else {
+            0
+        };
         let mut texts = texts.collect_edits(&kept, sent_before, &mut edits);
         texts.new = texts.digest_figures() != knowledge.memory.texts;
         let cleared = collect_cleared(view, &fit, &kept, &knowledge.memory, &mut edits);

@@ -19,7 +19,7 @@ pub(in crate::guard) fn forget_cuts(knowledge: &SessionKnowledge) -> SessionKnow
             cut: None,
             ..knowledge.memory.clone()
         },
-        sent: None,
+        earlier_plan: None,
         injections: Injections {
             records: knowledge.injections.records.clone(),
             ..Injections::default()

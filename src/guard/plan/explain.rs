@@ -258,7 +258,7 @@ fn plan_shorter_prompt(conversation: &Conversation, policy: &Policy<'_>, plan: &
     let mut memory = plan.memory.clone();
     memory.set_basis(&policy);
     let knowledge = SessionKnowledge {
-        messages: memory.planned as usize,
+        sent_messages: memory.planned as usize,
         memory,
         was_refused: true,
         ..SessionKnowledge::default()

@@ -139,7 +139,7 @@ fn plan_with_tools(
         }
     };
     if compacts {
-        units.iter_mut().for_each(|unit| unit.stays = true);
+        units.iter_mut().for_each(|unit| unit.is_pinned = true);
     }
     if knowledge.keeps_media {
         old_media::keep_media(conversation, policy, knowledge.kept_memory(), &mut units);
@@ -163,7 +163,7 @@ fn plan_with_tools(
     let limits = knowledge.limits(&view.policy);
     let mut cuts =
         MessageCuts::cut_messages(view, measured.tokens.clone(), Some(&injected), &limits);
-    let weight = injected.weigh_injections(knowledge.messages);
+    let weight = injected.weigh_injections(knowledge.sent_messages);
     if compacts {
         compaction_request::fit_results(view, &measured, &mut cuts, &weight, knowledge);
     }
@@ -231,7 +231,7 @@ fn plan_managed_history(
     let mut results = ShortenedMessages::new(view, measured.tokens.clone());
     results.truncate_long_results();
     let mut plan = measured.stand_back(reason, knowledge);
-    let fresh = units::first_new_message(view.units, knowledge.messages);
+    let fresh = units::first_new_message(view.units, knowledge.sent_messages);
     let truncated = results.collect_edits(|_| true, fresh, &[], &mut plan.edits);
     let tools = measured.shares.tools;
     let sent = budget::measure_shares(tools, view.conversation, &view.policy, &results.tokens);

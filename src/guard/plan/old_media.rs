@@ -25,7 +25,7 @@ pub fn clear_old_media(
     let mut state = find_cut(conversation, policy, memory, units);
     let asked = units.iter().rposition(|unit| unit.kind == UnitKind::User);
     let may_clear = |at: &usize| {
-        !units[*at].stays
+        !units[*at].is_pinned
             && !state.folded[*at]
             && !state.cleared[*at]
             && Some(*at) != asked
@@ -56,7 +56,7 @@ pub(in crate::guard) fn keep_media(
     let state = find_cut(conversation, policy, memory, units);
     for (at, unit) in units.iter_mut().enumerate() {
         let is_cut = state.folded[at] || state.cleared[at];
-        unit.stays |= !is_cut && has_media(conversation, unit);
+        unit.is_pinned |= !is_cut && has_media(conversation, unit);
     }
 }
 

@@ -96,9 +96,9 @@ impl<'a> BlockedRequest<'a> {
     /// `None` where the guard stands back.
     fn plan(&self, policy: &Policy<'_>, knowledge: &SessionKnowledge) -> Option<Plan> {
         let mut behind = with_summary(knowledge, None);
-        behind.memory.begin_behind(self.boundary);
-        if let Some(sent) = &mut behind.sent {
-            sent.begin_behind(self.boundary);
+        behind.memory.forget_cuts_before(self.boundary);
+        if let Some(sent) = &mut behind.earlier_plan {
+            sent.forget_cuts_before(self.boundary);
         }
         let plan = match &knowledge.new_summary {
             None => self.plan_with(policy, &behind),

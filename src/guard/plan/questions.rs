@@ -74,7 +74,7 @@ mod tests {
         // What the session has cut stays cut, and nothing more goes.
         let knowledge = SessionKnowledge {
             memory: cut.memory.clone(),
-            messages: messages.len(),
+            sent_messages: messages.len(),
             ..SessionKnowledge::default()
         };
         let kept = plan_without_new_cuts(&conversation, &policy, knowledge);

@@ -117,7 +117,7 @@ impl Clearing {
         let mut names = ToolNames::default();
         let pinned = view.count_pinned();
         for (place, unit) in view.units.iter().enumerate() {
-            let is_pinned = unit.stays || place < pinned;
+            let is_pinned = unit.is_pinned || place < pinned;
             for at in unit.messages.clone() {
                 let form = if is_pinned {
                     // Of a pinned unit, only the attachments of the task get shorter.

@@ -82,7 +82,7 @@ fn knowledge_after(planned: &Plan, conversation: &Conversation) -> SessionKnowle
     SessionKnowledge {
         memory: planned.memory.clone(),
         history: planned.history,
-        messages: counted.count(),
+        sent_messages: counted.count(),
         ..SessionKnowledge::default()
     }
 }

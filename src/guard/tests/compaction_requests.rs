@@ -84,7 +84,7 @@ fn what_fits_is_untouched_and_what_does_not_loses_only_output() {
     assert!(!turn.memory.list_left_out().is_empty());
     let knowledge = SessionKnowledge {
         memory: turn.memory,
-        messages: 41,
+        sent_messages: 41,
         ..SessionKnowledge::default()
     };
     let again = guard::plan(&all, &policy(&settings, 8_000), &knowledge);

@@ -67,7 +67,7 @@ fn find_first_cut(
         knowledge = SessionKnowledge {
             memory: plan.memory,
             history: plan.history,
-            messages: conversation.items.len(),
+            sent_messages: conversation.items.len(),
             ..SessionKnowledge::default()
         };
     }

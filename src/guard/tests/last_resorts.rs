@@ -106,7 +106,7 @@ fn a_result_stays_where_the_question_alone_would_do_and_the_question_comes_back(
         let know = |plan: Plan, entries: &[Value]| SessionKnowledge {
             memory: plan.memory,
             history: plan.history,
-            messages: index(format, entries).items.len(),
+            sent_messages: index(format, entries).items.len(),
             ..SessionKnowledge::default()
         };
         // As long as the step is the newest, the session sends the same.
@@ -205,7 +205,7 @@ fn a_moved_cut_does_not_cover_a_short_question() {
         let knowledge = SessionKnowledge {
             memory,
             history: plan.history,
-            messages: entries.len(),
+            sent_messages: entries.len(),
             ..SessionKnowledge::default()
         };
         let (sent, plan) = send(format, &entries, &knowledge);

@@ -470,7 +470,7 @@ fn a_new_result_gets_shorter_while_the_window_is_nearly_full_and_stays_so() {
     case.knowledge = SessionKnowledge {
         memory: plan.memory,
         history: plan.history,
-        messages: case.messages.len(),
+        sent_messages: case.messages.len(),
         ..SessionKnowledge::default()
     };
     case.messages.push(says("assistant", "done"));

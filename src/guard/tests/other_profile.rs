@@ -25,7 +25,7 @@ proptest! {
         let knowledge = SessionKnowledge {
             memory: known.memory,
             history: known.history,
-            messages: conversation.items.len(),
+            sent_messages: conversation.items.len(),
             ..SessionKnowledge::default()
         };
         let next = find_profile(stricter).unwrap();

@@ -88,7 +88,7 @@ impl<'a> Client<'a> {
         let plan = guard::plan(&conversation, &self.policy, &self.knowledge);
         let sent = plan.edits.apply(&conversation.body).to_bytes();
         self.knowledge.memory = plan.memory.clone();
-        self.knowledge.messages = 1 + 2 * self.results.len();
+        self.knowledge.sent_messages = 1 + 2 * self.results.len();
         (String::from_utf8_lossy(&sent).into_owned(), plan)
     }
 }

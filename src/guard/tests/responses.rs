@@ -74,7 +74,7 @@ proptest! {
         let (conversation, settings) = (RESPONSES.read(&case.body), settings());
         let plan = guard::plan(&conversation, &make_policy(profile, window, &settings), &SessionKnowledge::default());
         let sent = apply_plan(&conversation, &plan);
-        prop_assert_eq!(strict::responses::find_broken_rules(&case.body, &sent, profile.pairs_apart), []);
+        prop_assert_eq!(strict::responses::find_broken_rules(&case.body, &sent, profile.results_may_be_apart), []);
     }
 
     #[test]
@@ -214,7 +214,7 @@ fn steps_of_one_reasoning_get_shorter_where_they_cannot_go() {
         assert_eq!(is_told, is_changed, "{:?}", plan.report.truncated);
         knowledge.memory = plan.memory;
         // The reasoning and its call are one message.
-        knowledge.messages = list.len() - 1;
+        knowledge.sent_messages = list.len() - 1;
         before = sent;
     }
     assert!((1..=4).contains(&changes), "{changes}");

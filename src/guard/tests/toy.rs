@@ -152,7 +152,7 @@ fn grow_both(case: &GeneratedCase, policy: &Policy<'_>, seed: u64) {
             );
         }
         chat_recall.memory = plan.memory;
-        chat_recall.messages = count;
+        chat_recall.sent_messages = count;
         toy_memory = toy_plan.memory;
     }
 }
@@ -222,7 +222,7 @@ fn in_toy(knowledge: &SessionKnowledge) -> SessionKnowledge {
     });
     SessionKnowledge {
         injections,
-        messages: knowledge.messages,
+        sent_messages: knowledge.sent_messages,
         ..SessionKnowledge::default()
     }
 }

@@ -263,7 +263,7 @@ impl ThinkingRemedy {
                 if let Some(stale) = stale
                     && inherited.lineage.stores_state()
                 {
-                    lessons.note_gap(inherited.session, &inherited.lineage, stale);
+                    lessons.note_left_out_places(inherited.session, &inherited.lineage, stale);
                 }
             }
         }

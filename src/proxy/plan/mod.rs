@@ -117,7 +117,7 @@ pub fn plan_request(
         },
         unusable: if is_bound {
             app.reasoning
-                .find_gap(inherited.session, &inherited.lineage)
+                .find_left_out_places(inherited.session, &inherited.lineage)
                 .into_iter()
                 .collect()
         } else {
@@ -197,7 +197,7 @@ fn keep_cuts(planned: &mut PlannedRequest) {
     planned.knowledge.leaves_out_reasoning = None;
     planned.knowledge.new_summary = None;
     if planned.plan.report.stood_back.is_none() && planned.mode == GuardMode::Guard {
-        planned.knowledge.sent = Some(planned.plan.memory.clone());
+        planned.knowledge.earlier_plan = Some(planned.plan.memory.clone());
         planned.knowledge.history = planned.plan.history;
     }
 }
@@ -302,7 +302,7 @@ pub fn find_stale_places(
     let (conversation, session) = (followed.conversation, followed.session);
     let inherited = &session.inherited;
     let gaps = &session.app.reasoning;
-    let known = gaps.find_gap(inherited.session, &inherited.lineage);
+    let known = gaps.find_left_out_places(inherited.session, &inherited.lineage);
     // If the plan changes the prompt, the sent messages have other places than the client's.
     if known.is_some() || conversation.changes_prompt(&planned.plan.edits) {
         return None;

@@ -64,7 +64,7 @@ fn refit_by_ratio(
     if let Some(counted) = counted {
         let calibration = refused.knowledge.calibration;
         planned.knowledge.calibration = calibration.learn_refusal(refused.raw_sent, counted);
-        planned.knowledge.counted = true;
+        planned.knowledge.was_counted = true;
     }
     let trial = find_best_trial(followed, &planned, is_smaller)?;
     trial.take_over(&mut planned);
@@ -94,7 +94,7 @@ fn refit_dense_reasoning(
         return None;
     }
     // The cuts stay. What is left weighs as it does in other requests, so that its count can be learnt.
-    planned.knowledge.sent = Some(planned.plan.memory.clone());
+    planned.knowledge.earlier_plan = Some(planned.plan.memory.clone());
     planned.knowledge.history = planned.plan.history;
     planned.knowledge.reasoning_density = 0.0;
     if is_cut_below_prompt(&planned) {
@@ -137,7 +137,7 @@ pub fn clear_old_media(
     let memory =
         guard::clear_old_media(followed.conversation, &policy, &refused.plan.memory, most)?;
     let mut planned = refused.clone();
-    planned.knowledge.sent = Some(memory);
+    planned.knowledge.earlier_plan = Some(memory);
     planned = replan_request(followed, planned);
     planned.size_refits += 1;
     (planned.raw_sent < refused.raw_sent).then_some(planned)
@@ -206,7 +206,7 @@ fn refit_once(
     let policy = session_policy(&followed.session.app, &narrowed, refused.reasoning);
     let mut memory = refused.plan.memory.clone();
     memory.set_basis(&policy);
-    held.knowledge.sent = Some(memory);
+    held.knowledge.earlier_plan = Some(memory);
     held.knowledge.keeps_media = keeps_media;
     let mut smaller = refit_request(followed, &held, &narrowed, None)?;
     smaller.knowledge.keeps_media = false;

@@ -51,7 +51,7 @@ pub(super) fn build_next_state(
         state.sent_history = planned.plan.history;
         let dropped = response.input_changes.count_dropped() > 0;
         let (inherited, gaps) = (&session.inherited, &session.app.reasoning);
-        let gap = gaps.find_gap(inherited.session, &inherited.lineage);
+        let gap = gaps.find_left_out_places(inherited.session, &inherited.lineage);
         let keeps_older = gap.is_some_and(|gap| gap.end == planned.plan.answer.place);
         if dropped && !keeps_older && planned.reasoning.drop_by.is_some() && planned.is_guarded() {
             state.sent_history.begin_with(planned.plan.answer);

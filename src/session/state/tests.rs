@@ -223,7 +223,10 @@ fn check_places(answer_at: u32, expected: &[u32], boundary: u32, messages: u32) 
     assert_eq!(places, expected, "answer at {answer_at}");
     let course = recall.injections.course.unwrap();
     assert_eq!(course.boundary, boundary, "answer at {answer_at}");
-    assert_eq!(recall.messages, messages as usize, "answer at {answer_at}");
+    assert_eq!(
+        recall.sent_messages, messages as usize,
+        "answer at {answer_at}"
+    );
 }
 
 #[test]
@@ -283,7 +286,7 @@ proptest! {
         state.recovery.course = Some(Course { number: 2, boundary, preface: "p".into() });
         state.realign_places(answer_at);
         let recall = state.to_knowledge();
-        prop_assert!(recall.messages <= answer_at as usize);
+        prop_assert!(recall.sent_messages <= answer_at as usize);
         prop_assert!(recall.injections.records.iter().all(|record| record.place <= answer_at));
         prop_assert!(recall.injections.course.unwrap().boundary <= answer_at);
         let again = state.clone();

@@ -109,7 +109,7 @@ proptest! {
             prop_assert!(cut || now.starts_with(&last));
             last = now;
             knowledge.memory = plan.memory;
-            knowledge.messages = non_system_indices(&conversation).len();
+            knowledge.sent_messages = non_system_indices(&conversation).len();
         }
     }
 }
@@ -146,7 +146,7 @@ fn two_user_messages_in_a_row_do_not_change_the_sent_prefix() {
     let before = self::messages(&apply_plan(&conversation, &plan));
     let with = SessionKnowledge {
         memory: plan.memory,
-        messages: non_system_indices(&conversation).len(),
+        sent_messages: non_system_indices(&conversation).len(),
         ..SessionKnowledge::default()
     };
     messages.push(message_by("user", 51));

@@ -31,7 +31,7 @@ fn a_recorded_cut_stays_where_calibration_would_move_it() {
     assert_ne!(cut.memory, fresh.memory);
     let knowledge = SessionKnowledge {
         memory: cut.memory.clone(),
-        messages: non_system_indices(&conversation).len(),
+        sent_messages: non_system_indices(&conversation).len(),
         ..SessionKnowledge::default()
     };
     let later = guard::plan(&conversation, &policy, &knowledge);
@@ -52,7 +52,7 @@ fn a_cut_for_a_small_window_is_undone_in_a_large_one() {
     assert!(cut.report.folded.is_some());
     let knowledge = SessionKnowledge {
         memory: cut.memory,
-        messages: non_system_indices(&conversation).len(),
+        sent_messages: non_system_indices(&conversation).len(),
         ..SessionKnowledge::default()
     };
     let large = make_policy(profile, 128_000, &settings);
@@ -120,7 +120,7 @@ fn a_size_at_a_rounding_boundary_moves_no_cut() {
     let first = guard::plan(&body(1_450), &policy, &SessionKnowledge::default());
     let knowledge = |memory| SessionKnowledge {
         memory,
-        messages: non_system_indices(&body(0)).len(),
+        sent_messages: non_system_indices(&body(0)).len(),
         ..SessionKnowledge::default()
     };
     let second = guard::plan(&body(1_560), &policy, &knowledge(first.memory.clone()));
@@ -210,7 +210,7 @@ fn a_later_round_of_a_request_keeps_the_cuts_of_the_round_before() {
     let warm = plan(window, &SessionKnowledge::default());
     assert!(warm.edits.is_empty());
     let later = SessionKnowledge {
-        sent: Some(first.memory.clone()),
+        earlier_plan: Some(first.memory.clone()),
         ..SessionKnowledge::default()
     };
     let second = plan(window, &later);

@@ -249,7 +249,7 @@ fn a_course_moves_the_cut_forward_only() {
             guard::find_course_boundary(&index_conversation(&body(&before)), &policy).unwrap();
         assert!(boundary > fold);
         knowledge.memory = plan.memory;
-        knowledge.messages = before.len() - 1;
+        knowledge.sent_messages = before.len() - 1;
         knowledge.injections.course = Some(make_course(boundary));
         let (plan, sent) = checked_plan(&before, 8_192, profile.name, &knowledge);
         assert_eq!(plan.memory.boundary(), Some(boundary));
@@ -278,7 +278,7 @@ fn a_course_moves_the_cut_forward_only() {
         assert!(text.contains("r1: ") && !text.contains(guard::NOTE));
         // The newer of both applies.
         knowledge.memory = plan.memory;
-        knowledge.messages = after.len() - 1;
+        knowledge.sent_messages = after.len() - 1;
         let (plan, _) = checked_plan(&after, 8_192, profile.name, &knowledge);
         assert_eq!(plan.memory.boundary(), Some(moved));
         assert!(!plan.report.folded.unwrap().new);
@@ -317,7 +317,7 @@ fn injected_tools_do_not_move_a_cut() {
     let (bare, _) = checked_plan(&messages, 8_192, "openai", &SessionKnowledge::default());
     let knowledge = SessionKnowledge {
         memory: bare.memory.clone(),
-        messages: messages.len(),
+        sent_messages: messages.len(),
         injections: Injections {
             tools: Some(own),
             ..Injections::default()
@@ -351,7 +351,7 @@ fn a_boundary_without_a_fold_is_not_reported() {
     knowledge.injections.course = Some(make_course(1));
     let (_, first) = checked_plan(&messages, 8_192, "openai", &knowledge);
     messages.extend([message_by("assistant", "a"), message_by("user", "more")]);
-    knowledge.messages = 1;
+    knowledge.sent_messages = 1;
     let (plan, second) = checked_plan(&messages, 8_192, "openai", &knowledge);
     assert_eq!(second[..first.len()], first[..]);
     assert_eq!(plan.memory.boundary(), None);

@@ -194,7 +194,7 @@ impl GuardedSession<'_> {
                 outcome.over += usize::from(tries == 0);
                 tries += 1;
                 knowledge.memory = plan.memory;
-                knowledge.messages = conversation.items.len();
+                knowledge.sent_messages = conversation.items.len();
                 continue;
             }
             if tokens > limit {
@@ -211,7 +211,7 @@ impl GuardedSession<'_> {
             ));
             outcome.refused += usize::from(self.is_refused(&original, &body));
             knowledge.memory = plan.memory;
-            knowledge.messages = conversation.items.len();
+            knowledge.sent_messages = conversation.items.len();
             return body;
         }
     }

@@ -71,7 +71,7 @@ pub(crate) const RESPONSES_WITH_TOOLS: WireFormat = WireFormat {
     from_chat: |body| widen(Format::Responses, body),
     broken_rules: |before, after, profile| {
         let before = widen(Format::Responses, before);
-        strict::responses::find_broken_rules(&before, after, profile.pairs_apart)
+        strict::responses::find_broken_rules(&before, after, profile.results_may_be_apart)
     },
     ..RESPONSES
 };
@@ -88,7 +88,7 @@ pub(crate) const RESPONSES: WireFormat = WireFormat {
     format: Format::Responses,
     from_chat: <[u8]>::to_vec,
     broken_rules: |before, after, profile| {
-        strict::responses::find_broken_rules(before, after, profile.pairs_apart)
+        strict::responses::find_broken_rules(before, after, profile.results_may_be_apart)
     },
 };
 

@@ -34,7 +34,7 @@ fn what_stands_up_to_a_summary_and_the_question_behind_it_is_pinned() {
     ] {
         let found = request(entries, r#","system":"s""#);
         let units = units::split_units(&found);
-        let stay = |unit: &&Unit| unit.stays;
+        let stay = |unit: &&Unit| unit.is_pinned;
         let found = (
             units::find_pinned_end(&units) - 1,
             units.iter().filter(stay).count() - 1,

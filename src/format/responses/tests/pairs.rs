@@ -157,7 +157,7 @@ fn shown_units(list: &[Value]) -> String {
         let ring = ring.map_or(String::new(), |first| {
             ((b'a' + first as u8) as char).to_string()
         });
-        let state = match (unit.stays, unit.is_needed) {
+        let state = match (unit.is_pinned, unit.is_needed) {
             (true, _) => '!',
             (false, true) => '?',
             (false, false) => '.',

@@ -145,7 +145,7 @@ impl EarlyClearing {
 
 fn sum_fixed_messages(view: RequestView<'_>, cuts: &MessageCuts<'_>, beside: u32) -> Vec<u32> {
     let sums = view.units.iter().scan(beside, |sum, unit| {
-        let is_task = unit.is_user() && unit.stays;
+        let is_task = unit.is_user() && unit.is_pinned;
         let fixed = if is_task || unit.kind == UnitKind::System {
             unit.messages.clone()
         } else {

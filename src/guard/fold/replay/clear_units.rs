@@ -22,7 +22,7 @@ impl Replay<'_> {
             .weigh_cleared(units, &self.clearing, &self.cuts.messages);
         // Clearing may shorten the attachments of the task, so what it frees is not fixed: a cut is as deep with short
         // attachments as with whole ones.
-        let is_task = |unit: &Unit| unit.is_user() && unit.stays;
+        let is_task = |unit: &Unit| unit.is_user() && unit.is_pinned;
         let units = units.iter().enumerate();
         let freed = units.map(|(at, unit)| {
             if is_task(unit) {

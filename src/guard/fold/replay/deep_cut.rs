@@ -44,7 +44,7 @@ impl<'a> Replay<'a> {
             return false;
         }
         self.read_words(at, now);
-        now.state.bare = false;
+        now.state.lacks_ledger = false;
         let tail = self.find_tail(at, newest, now);
         for &(cut, reach) in self.view.policy.rules.order.deep {
             let limit = match reach {
@@ -59,8 +59,8 @@ impl<'a> Replay<'a> {
                 DeepCut::FoldLeastWorth => self.fold_least_worth(at, limit, goal, now),
             }
         }
-        now.state.survived = now.state.survived.max(tail);
-        if now.state.survived > 0 {
+        now.state.survivors_until = now.state.survivors_until.max(tail);
+        if now.state.survivors_until > 0 {
             self.budgets.end_tolerance();
         }
         now.ledger_is_due = true;

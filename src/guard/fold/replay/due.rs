@@ -63,6 +63,6 @@ impl Replay<'_> {
     /// reasoning so far; in the middle of a turn, a cut would cost the model the reasoning of that turn.
     fn begins_bound_turn(&self, at: usize) -> bool {
         let unit = &self.view.units[at];
-        unit.is_user() && !unit.stays && self.binds_reasoning(at)
+        unit.is_user() && !unit.is_pinned && self.binds_reasoning(at)
     }
 }

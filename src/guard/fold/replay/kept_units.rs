@@ -69,7 +69,7 @@ impl KeptUnits {
         self.lasting[unit]
     }
 
-    /// Adds the next unit. `may_go`: it can be left out or cleared, but not before the unit `waits_for` may go; `is_pinned`:
+    /// Adds the next unit. `may_go`: it can be left out or cleared, but not before the unit `waits_for` may go; `is_in_start`:
     /// it belongs to the pinned start.
     pub(super) fn add_unit(
         &mut self,
@@ -77,7 +77,7 @@ impl KeptUnits {
         is_kept: bool,
         may_go: bool,
         waits_for: Option<usize>,
-        is_pinned: bool,
+        is_in_start: bool,
     ) {
         let at = self.turn_of.len();
         let is_user = unit.kind == UnitKind::User;
@@ -95,7 +95,7 @@ impl KeptUnits {
             turn.users.insert(at);
         } else if is_user && !is_kept {
             turn.gone.insert(at);
-        } else if !is_user && is_kept && !unit.stays {
+        } else if !is_user && is_kept && !unit.is_pinned {
             turn.answers += 1;
         }
         if may_go {
@@ -105,7 +105,7 @@ impl KeptUnits {
                 None => self.open.push(at),
             }
         }
-        if is_kept && !is_pinned && unit.kind != UnitKind::System {
+        if is_kept && !is_in_start && unit.kind != UnitKind::System {
             self.neighbours[at].before = self.last;
             if let Some(last) = self.last {
                 self.neighbours[last].after = Some(at);

@@ -195,14 +195,14 @@ impl Replay<'_> {
     ) -> impl Iterator<Item = usize> + use<'_, 'k> {
         let units = self.view.units;
         let is_user = move |unit: usize| units[unit].kind == UnitKind::User;
-        let survivors = now.kept.list_unpinned(limit.min(now.state.survived));
+        let survivors = now.kept.list_unpinned(limit.min(now.state.survivors_until));
         let mut survivors = survivors.iter().copied();
         let most = self.view.policy.rules.survivors_share * f64::from(self.budgets.room(at));
         let are_few = survivors.try_fold(0, |sum: u32, unit| {
             let sum = sum.saturating_add(self.weights.of_unit(unit, &now.state));
             (f64::from(sum) <= most).then_some(sum)
         });
-        let spared = are_few.map_or(0, |_| now.state.survived);
+        let spared = are_few.map_or(0, |_| now.state.survivors_until);
         let open = now.kept.list_open(limit).iter().copied();
         open.filter(move |&unit| {
             if is_user(unit) {

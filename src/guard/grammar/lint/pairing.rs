@@ -33,7 +33,8 @@ impl Pairing {
         items: &[OutlineItem],
         profile: &Profile,
     ) -> Self {
-        let pairs_apart = conversation.format.rules().pairs_apart && profile.pairs_apart;
+        let results_may_be_apart =
+            conversation.format.rules().results_may_be_apart && profile.results_may_be_apart;
         let mut pairing = Self::default();
         for item in items {
             let (at, calls) = match *item {
@@ -52,7 +53,7 @@ impl Pairing {
             };
             if !item.role(conversation).is_tool() {
                 pairing.end_injected();
-                if !pairs_apart {
+                if !results_may_be_apart {
                     pairing.end_answer();
                 }
                 pairing.injected = calls;

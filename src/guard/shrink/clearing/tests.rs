@@ -323,7 +323,7 @@ fn what_was_cleared_once_stays_so_and_is_new_once() {
     let first = planned(&conversation, &settings, &SessionKnowledge::default());
     let knowledge = SessionKnowledge {
         memory: first.memory.clone(),
-        messages: messages.len(),
+        sent_messages: messages.len(),
         ..SessionKnowledge::default()
     };
     let mut more = messages.clone();
@@ -402,7 +402,7 @@ fn what_was_cut_of_the_newest_call_does_not_come_back_when_its_step_is_old() {
         );
         assert_eq!(before, now);
         knowledge.memory = plan.memory;
-        knowledge.messages = messages.len();
+        knowledge.sent_messages = messages.len();
         messages.extend([
             asks(&[call("a", "read")]),
             result("a", "a line\n".repeat(80)),

@@ -280,11 +280,11 @@ fn left_out_texts_stay_out_with_memory_and_without() {
         let other = SessionKnowledge {
             calibration: crate::guard::request::estimate::Calibration::from_ratio(0.5),
             memory: with.memory.clone(),
-            messages: messages.len() - 1,
+            sent_messages: messages.len() - 1,
             ..SessionKnowledge::default()
         };
         assert_eq!(plan(&conversation, &policy, &other).memory, with.memory);
-        knowledge.messages = messages.len() - 1;
+        knowledge.sent_messages = messages.len() - 1;
         knowledge.memory = with.memory;
         last = out;
         messages.push(json!({"role": "assistant", "content": "because. ".repeat(5)}));

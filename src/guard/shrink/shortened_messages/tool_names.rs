@@ -65,7 +65,7 @@ impl ToolNames {
         let first = &conversation.items[unit.messages.start];
         let mut calls = conversation.calls_of(first);
         self.step = unit.messages.clone();
-        if conversation.format.rules().pairs_apart {
+        if conversation.format.rules().results_may_be_apart {
             (self.step, calls) = (0..conversation.items.len(), &conversation.calls);
         }
         for call in calls {

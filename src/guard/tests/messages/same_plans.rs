@@ -156,7 +156,7 @@ proptest! {
             }
             for (knowledge, plan) in recalls.iter_mut().zip(plans) {
                 knowledge.memory = plan.memory;
-                knowledge.messages = count;
+                knowledge.sent_messages = count;
                 if end == 9 {
                     knowledge.injections.course = boundaries[0].map(make_course);
                 }

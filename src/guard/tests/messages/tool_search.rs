@@ -122,7 +122,7 @@ fn a_search_stays_while_a_call_of_its_tools_is_sent_and_then_goes() {
                 let conversation = index_body(body.clone()).unwrap();
                 let stateless = guard::plan(&conversation, &policy, &SessionKnowledge::default());
                 let plan = guard::plan(&conversation, &policy, &knowledge);
-                knowledge.messages = conversation.items.len();
+                knowledge.sent_messages = conversation.items.len();
                 knowledge.memory = plan.memory.clone();
                 for plan in [&plan, &stateless] {
                     let sent = plan.edits.apply(&body).to_bytes();

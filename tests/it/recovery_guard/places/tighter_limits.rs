@@ -10,7 +10,7 @@ fn new_tool_results_stay_at_the_tighter_limit() {
     let known = messages.len();
     messages.extend(step("b", &json!("new ".repeat(1_500))));
     let mut knowledge = SessionKnowledge {
-        messages: known,
+        sent_messages: known,
         ..SessionKnowledge::default()
     };
     knowledge.injections.tight_chars = Some(1_000);
@@ -28,7 +28,7 @@ fn new_tool_results_stay_at_the_tighter_limit() {
     messages.extend(step("c", &json!("later ".repeat(1_500))));
     let knowledge = SessionKnowledge {
         memory: stored,
-        messages: 5,
+        sent_messages: 5,
         ..SessionKnowledge::default()
     };
     let (_, second) = checked_plan(&messages, 200_000, "openai", &knowledge);
@@ -58,7 +58,7 @@ fn a_result_sent_whole_stays_whole_when_an_equal_one_follows() {
     messages.extend(step("a", &long));
     messages.extend(step("d", &long));
     let mut knowledge = SessionKnowledge {
-        messages: known,
+        sent_messages: known,
         ..SessionKnowledge::default()
     };
     knowledge.injections.tight_chars = Some(1_000);
@@ -66,7 +66,7 @@ fn a_result_sent_whole_stays_whole_when_an_equal_one_follows() {
     assert_eq!((&first[2], &first[6]), (&messages[2], &messages[6]));
     assert_eq!(plan.memory.count_tightened(), 1);
     let knowledge = SessionKnowledge {
-        messages: messages.len(),
+        sent_messages: messages.len(),
         memory: plan.memory,
         ..SessionKnowledge::default()
     };

@@ -135,7 +135,7 @@ impl WireFormat {
             knowledge = SessionKnowledge {
                 memory: with.memory.clone(),
                 history: with.history,
-                messages: non_system_indices(&conversation).len(),
+                sent_messages: non_system_indices(&conversation).len(),
                 ..SessionKnowledge::default()
             };
             (last, sent) = (now, conversation.items.len());

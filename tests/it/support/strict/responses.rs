@@ -55,13 +55,17 @@ pub(crate) fn find_violations(body: &[u8]) -> Vec<Violation> {
     report.0
 }
 
-/// Rules broken by an edit: those that the original kept, and those that need a comparison. `pairs_apart`: the provider
+/// Rules broken by an edit: those that the original kept, and those that need a comparison. `results_may_be_apart`: the provider
 /// pairs calls and outputs at any distance.
-pub(crate) fn find_broken_rules(before: &[u8], after: &[u8], pairs_apart: bool) -> Vec<Violation> {
+pub(crate) fn find_broken_rules(
+    before: &[u8],
+    after: &[u8],
+    results_may_be_apart: bool,
+) -> Vec<Violation> {
     let find_all = |body: &[u8]| {
         let mut report = ViolationReport(find_violations(body));
         let parsed = parse::parse_value(body).unwrap_or_default();
-        let entries = parsed["input"].as_array().filter(|_| !pairs_apart);
+        let entries = parsed["input"].as_array().filter(|_| !results_may_be_apart);
         check_adjacency(entries.map_or(&[][..], Vec::as_slice), &mut report);
         report.0
     };

@@ -15,7 +15,7 @@ use crate::{
 
 /// The messages of an injected tool round.
 #[derive(Clone, Debug)]
-pub(in crate::guard) struct InjectedTurn {
+pub(in crate::guard) struct InjectedRound {
     pub(in crate::guard) items: Vec<OutlineItem>,
     /// Raw tokens.
     pub(in crate::guard) tokens: u32,
@@ -26,15 +26,15 @@ pub(in crate::guard) struct InjectedTurn {
 }
 
 /// Reads a recorded tool round. `None` if a message is not what the record says, or a call has no result.
-pub(in crate::guard) fn parse_turn(
+pub(in crate::guard) fn parse_round(
     recorded: &[InjectedMessage],
     view: RequestView<'_>,
-) -> Option<InjectedTurn> {
+) -> Option<InjectedRound> {
     let (weights, profile) = (view.token_weights(), view.policy.profile);
     let items: Vec<&str> = recorded.iter().map(|message| &*message.json).collect();
     let indexed = view.conversation.format.index_items(&items)?;
     let indexed = Some(indexed).filter(|it| lint::has_paired_calls(it, profile))?;
-    let mut turn = InjectedTurn {
+    let mut turn = InjectedRound {
         items: Vec::with_capacity(recorded.len()),
         tokens: 0,
         reasoning_tokens: 0,
