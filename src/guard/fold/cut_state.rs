@@ -53,20 +53,30 @@ impl CutState {
         }
     }
 
-    /// The form in which a session remembers this state.
-    pub(in crate::guard) fn to_mark(&self, conversation: &Conversation, units: &[Unit]) -> CutMark {
+    /// Whether no deep cut was made since the beginning of the conversation, of the course, or behind the summary.
+    pub(in crate::guard) const fn is_before_deep_cuts(&self) -> bool {
+        self.survivors_until == 0
+    }
+
+    /// The form in which a session remembers this state; `None` if nothing is cut.
+    pub(in crate::guard) fn to_mark(
+        &self,
+        conversation: &Conversation,
+        units: &[Unit],
+    ) -> Option<CutMark> {
         // A unit that is left out need not be remembered as cleared too.
         let marks = self.cleared.iter().zip(&self.folded);
         let cleared: Vec<bool> = marks.map(|(cleared, folded)| *cleared && !folded).collect();
         let words = self.words.iter();
         let words = words.filter_map(|&word| WordPlace::from_span(word, conversation, units));
-        CutMark {
+        let mark = CutMark {
             folded: collect_ranges(units, &self.folded),
             cleared: collect_ranges(units, &cleared),
             survivors_until: units::count_messages_before(units, self.survivors_until),
             lacks_ledger: self.lacks_ledger,
             words: words.collect(),
-        }
+        };
+        (mark != CutMark::default()).then_some(mark)
     }
 }
 
@@ -271,7 +281,7 @@ mod tests {
         for at in (1..units.len()).step_by(3) {
             (state.folded[at], state.cleared[at + 1]) = (true, true);
         }
-        let mark = state.to_mark(&conversation, &units);
+        let mark = state.to_mark(&conversation, &units).unwrap();
         assert_eq!((mark.folded.len(), mark.cleared.len()), (40_000, 40_000));
         let found = mark.find_cut(&conversation, &units).unwrap();
         assert_eq!(

@@ -90,6 +90,10 @@ pub(in crate::guard) struct Replay<'a> {
 }
 
 /// A conversation at one moment of its replay.
+///
+/// `kept`, `visible` and `live` follow from `state` and from what is shortened. Only these functions change them, and they
+/// change all that follows: `add_unit` (the next unit), `clear_unit`, `fold_unit`, `tighten`, `leave_out_texts`,
+/// `drop_reasoning` (cuts), and `return_question`.
 struct Moment {
     state: CutState,
     kept: KeptUnits,
@@ -289,7 +293,7 @@ impl Replay<'_> {
         }
         match cut {
             RequestCut::ShortenTools => {
-                self.shortens_tools |= excess > 0 && now.state.survivors_until == 0;
+                self.shortens_tools |= excess > 0 && now.state.is_before_deep_cuts();
             }
             RequestCut::ClearEarly => {
                 let is_first = request.is_last && self.due == Due::No;

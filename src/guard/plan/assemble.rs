@@ -8,7 +8,6 @@ use crate::{
     conversation::{edit::Edits, units},
     guard::{
         fold::{
-            cut_state::CutMark,
             memory::{GuardMemory, SessionKnowledge},
             preface::{self, AppliedFold},
             replay::ReplayedConversation,
@@ -256,8 +255,7 @@ fn remember_cuts(
     }
     let mut memory = GuardMemory {
         basis: fit.basis,
-        cut: Some(fit.state.to_mark(view.conversation, view.units))
-            .filter(|mark| *mark != CutMark::default()),
+        cut: fit.state.to_mark(view.conversation, view.units),
         limits: fit.replay.cuts.list_limits(kept, &limited),
         planned: units::count_messages_before(view.units, view.units.len()),
         texts,

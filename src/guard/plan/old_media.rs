@@ -41,7 +41,7 @@ pub fn clear_old_media(
     }
     (!oldest.is_empty()).then(|| GuardMemory {
         basis: CutBasis::from_policy(policy),
-        cut: Some(state.to_mark(conversation, units)),
+        cut: state.to_mark(conversation, units),
         ..memory.clone()
     })
 }

@@ -48,7 +48,10 @@ async fn a_prompt_before_an_answer_stays_before_it() {
         let inherited = find(&sessions, &next).await;
         assert_eq!(inherited.answer_at, place);
         assert_eq!(places(&inherited), [1, place]);
-        assert_eq!(inherited.to_knowledge().sent_messages, place.min(4) as usize);
+        assert_eq!(
+            inherited.to_knowledge().sent_messages,
+            place.min(4) as usize
+        );
     }
     // Edited before that answer: its prompt is gone as well.
     let inherited = find(&sessions, &[&start[..], &[result("c1", "other")]].concat()).await;

@@ -60,7 +60,7 @@ impl<'a> Replay<'a> {
             }
         }
         now.state.survivors_until = now.state.survivors_until.max(tail);
-        if now.state.survivors_until > 0 {
+        if !now.state.is_before_deep_cuts() {
             self.budgets.end_tolerance();
         }
         now.ledger_is_due = true;
