@@ -1,5 +1,4 @@
-//! A circuit breaker: whether a provider or the store's server is skipped for a while. Callers pass
-//! the time in.
+//! A circuit breaker: whether a provider is skipped for a while. Callers pass the time in.
 //!
 //! Closed lets everything through; a number of failures in a row opens it. Open lets nothing through
 //! until its time is over. Then it is half open: one request at a time probes, its success closes
@@ -26,7 +25,7 @@ pub enum BreakerState {
     HalfOpen,
 }
 
-/// The breaker of one provider or server.
+/// The breaker of one provider.
 #[derive(Debug)]
 pub struct Breaker {
     failures: u32,

@@ -56,7 +56,7 @@ impl WindowTable {
     }
 
     /// Adds or replaces a row; ignores an impossible one, and all above the bound.
-    fn add_row(&mut self, provider: &str, model: &str, tokens: u32, input: Option<u32>) {
+    pub(super) fn add_row(&mut self, provider: &str, model: &str, tokens: u32, input: Option<u32>) {
         if self.rows >= MAX_ROWS
             || model.is_empty()
             || provider.len().max(model.len()) > MAX_NAME_BYTES
@@ -81,7 +81,7 @@ impl WindowTable {
     }
 
     /// Called after the last row.
-    fn index_families(&mut self) {
+    pub(super) fn index_families(&mut self) {
         self.families = Families::default();
         for (model, entries) in &self.models {
             for (provider, window) in entries {

@@ -1,8 +1,11 @@
+use std::{cmp::Ordering, collections::BTreeMap};
+
 use proptest::prelude::*;
 use serde_json::Value;
 
 use super::{
-    HOSTS, PROVIDER_ALIASES, find_provider_name, look_up_window_by_name,
+    HOSTS, PROVIDER_ALIASES, find_provider_name, look_up_family_floor, look_up_release,
+    look_up_window_by_name, look_up_window_by_prefix,
     table::{BUILT_IN, WindowTable, built_in_date, built_in_table, parse_table},
 };
 use crate::{
@@ -432,5 +435,65 @@ proptest! {
         let sized = format!("{model}{boundary}{size}");
         let own = exact(provider, &sized).or(exact(provider, &format!("{sized}{release}")));
         prop_assert_eq!(lookup(provider, &format!("{sized}{release}")), own);
+    }
+}
+
+/// What each rule says of a model that the catalogue does not know: each model of these makers in turn is taken out of its
+/// maker's list. The last rule is the window that is assumed. `--nocapture` prints the figures of docs/benchmarks.md.
+#[test]
+fn most_windows_that_are_found_without_the_models_own_row_are_right() {
+    const ASSUMED: u32 = 96_000;
+    let makers = [
+        "openai",
+        "anthropic",
+        "google",
+        "xai",
+        "mistral",
+        "deepseek",
+        "moonshotai",
+        "zai",
+        "alibaba",
+        "cohere",
+        "minimax",
+    ];
+    let mut counts: BTreeMap<&str, [usize; 3]> = BTreeMap::new();
+    for maker in makers {
+        let rows: Vec<&str> = built_in_table().list_models(maker).collect();
+        for &model in &rows {
+            let mut table = WindowTable::default();
+            for &other in rows.iter().filter(|other| **other != model) {
+                table.add_row(maker, other, exact(maker, other).unwrap().tokens, None);
+            }
+            table.index_families();
+            let base = || super::look_up_window(&table, maker, model);
+            let release = || look_up_release(&table, maker, model);
+            let prefix = || look_up_window_by_prefix(&table, Some(maker), model);
+            let family = || look_up_family_floor(&table, maker, model);
+            let found = [
+                ("1 release of a known name", base()),
+                ("2 prefix", prefix()),
+                ("3 another release", release()),
+                ("4 family", family()),
+            ];
+            let first = found
+                .into_iter()
+                .find_map(|(rule, it)| Some((rule, it?.tokens)));
+            let (rule, said) = first.unwrap_or(("5 assumed", ASSUMED));
+            let truth = exact(maker, model).unwrap().tokens;
+            let at = match said.cmp(&truth) {
+                Ordering::Equal => 0,
+                Ordering::Less => 1,
+                Ordering::Greater => 2,
+            };
+            counts.entry(rule).or_default()[at] += 1;
+        }
+    }
+    println!("rule: right, too small, too large\n{counts:#?}");
+    for (rule, [right, small, large]) in counts {
+        let found = right + small + large;
+        assert!(
+            rule.starts_with('5') || 10 * right >= 7 * found,
+            "{rule}: {right} of {found}"
+        );
     }
 }

@@ -14,8 +14,8 @@ use redis::{
 use super::connection::RedisConnection;
 use crate::config::RedisConfig;
 
-/// For one connection, with TLS and password.
-const CONNECT_WITHIN: Duration = Duration::from_secs(2);
+/// The timeout of connecting, with TLS and password. Requests do not wait so long.
+pub(super) const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 
 /// Retries and pauses within a cluster's client: short, since they count against the timeout of a call.
 const RETRIES: u32 = 2;

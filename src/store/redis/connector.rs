@@ -4,11 +4,18 @@
 //! probes the server, with pauses that grow to a second, until it answers. The log reports when the store goes down
 //! and when it is up again, so no request has to. A server to which a newer release wrote is not used, and not changed.
 //!
+//! The client's own `redis::aio::ConnectionManager` (1.8.1) cannot take this place: while the server is down, each command
+//! waits for its reconnect, and nothing asks it for its state. It keeps a connection on which all commands time out, and for
+//! ever the error of a refused password. It has no hook for the probe of a new connection, and takes no cluster.
+//!
 //! SECURITY: the log names hosts and the server's error code, never its error text, which may repeat sent data.
 
 use std::{
     fmt, io,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 
@@ -23,17 +30,13 @@ use tokio::{
 
 use super::{
     super::StoreError,
-    address::RedisAddress,
+    address::{CONNECT_WITHIN, RedisAddress},
     call::RedisCall,
     connection::{RedisConnection, error_code},
 };
-use crate::breaker::{self, Breaker};
 
 /// Timeouts in a row that take the store down.
 const MAX_UNANSWERED: u32 = 3;
-
-/// The timeout of connecting. Requests do not wait so long.
-const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 
 /// Pauses between two attempts to connect.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -74,8 +77,8 @@ enum ServerState {
 /// The connection while the store is up.
 struct LiveConnection {
     redis: RedisConnection,
-    /// Opens after [`MAX_UNANSWERED`] timeouts, which takes the store down.
-    breaker: Breaker,
+    /// Timeouts in a row: [`MAX_UNANSWERED`] of them take the store down.
+    unanswered: AtomicU32,
 }
 
 impl LiveConnection {
@@ -166,9 +169,6 @@ impl Server {
         call: &RedisCall,
         beside: Option<&RedisCall>,
     ) -> Result<(Value, Option<Value>), StoreError> {
-        let Some(permit) = connection.breaker.try_admit(Instant::now()) else {
-            return Err(StoreError::Down);
-        };
         let mut seen = self.state.subscribe();
         let answered = tokio::select! {
             answered = timeout(self.call_timeout, connection.redis.send_both(call, beside)) => answered,
@@ -177,15 +177,13 @@ impl Server {
         };
         let error = match answered {
             Ok(Ok(answers)) => {
-                permit.record_success();
+                connection.unanswered.store(0, Relaxed);
                 return Ok(answers);
             }
             Ok(Err(error)) if !error.is_timeout() => error,
             // A timeout, here or within a cluster's client.
             _ => {
-                let now = Instant::now();
-                permit.record_failure(now);
-                if connection.breaker.state_at(now) != breaker::BreakerState::Closed {
+                if connection.unanswered.fetch_add(1, Relaxed) + 1 >= MAX_UNANSWERED {
                     self.drop_connection(connection, &timeout_error());
                 }
                 return Err(StoreError::TooSlow(self.call_timeout));
@@ -256,8 +254,7 @@ impl Server {
     async fn serve_until_down(&self, redis: RedisConnection) {
         let connection = Arc::new(LiveConnection {
             redis,
-            // An open breaker drops the connection, and the next one has a new breaker.
-            breaker: Breaker::new(MAX_UNANSWERED, LONGEST_PAUSE),
+            unanswered: AtomicU32::new(0),
         });
         let mut seen = self.state.subscribe();
         self.state.send_replace(ServerState::Up(connection));
@@ -279,9 +276,9 @@ pub(super) async fn find_fault(address: &RedisAddress, probe: &RedisCall) -> Opt
 /// Connects again and again, for as long as the store exists.
 async fn keep_connected(server: Arc<Server>) {
     let mut pause = FIRST_PAUSE;
-    let call_timeout = server.call_timeout.max(CONNECT_WITHIN);
+    let connect_within = server.call_timeout.max(CONNECT_WITHIN);
     loop {
-        let connected = timeout(call_timeout, server.open_connection()).await;
+        let connected = timeout(connect_within, server.open_connection()).await;
         match connected.unwrap_or_else(|_| Err(timeout_error())) {
             Ok(redis) => {
                 let since = Instant::now();
