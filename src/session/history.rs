@@ -289,6 +289,32 @@ mod tests {
         }
     }
 
+    /// What the stored form is for: every state of a session holds the history. `--nocapture` prints the bytes.
+    #[test]
+    fn a_packed_history_takes_two_thirds_of_the_bytes() {
+        let mut history = History::default();
+        let mut prompt = 20_000;
+        for generation in 1..=MAX_POINTS as u32 {
+            let cached = prompt / 128 * 128;
+            prompt += 300 + generation * 7_919 % 1_500;
+            history.add_point(HistoryPoint {
+                generation,
+                prompt_tokens: Some(prompt),
+                cached_tokens: Some(cached),
+                completion_tokens: Some(50 + generation * 104_729 % 900),
+                marks: Marks::default(),
+            });
+        }
+        let plain = history.points().iter().map(|it| {
+            let tokens = (it.prompt_tokens, it.cached_tokens, it.completion_tokens);
+            (it.generation, tokens, it.marks.0)
+        });
+        let plain = postcard::to_allocvec(&plain.collect::<Vec<_>>()).unwrap();
+        let packed = postcard::to_allocvec(&history).unwrap();
+        println!("{} bytes packed, {} plain", packed.len(), plain.len());
+        assert!(3 * packed.len() < 2 * plain.len());
+    }
+
     #[test]
     fn marks_are_shown_by_name() {
         let marks = Marks::default()

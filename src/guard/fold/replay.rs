@@ -7,6 +7,10 @@
 //! Cuts depend only on earlier messages, so any process with the same counts finds the same ones, without any state; the
 //! cut of a request whose cache is cold is the one exception.
 //! A stored state spares the replay. It also keeps a cut in place if the counts change.
+//!
+//! Units are *pinned* (never left out, by what they are), *lasting* (never left out, also since a pinned unit needs them),
+//! *open* (a cut may change them now), *waiting* (for a later unit that must go first) or *settled* (no cut can change them any
+//! more). *Survivors* are units that a deep cut could have left out, and did not.
 
 mod budgets;
 mod clear_units;
