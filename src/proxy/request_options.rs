@@ -87,3 +87,69 @@ impl RequestOptions {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[rustfmt::skip]
+    fn a_request_is_of_the_class_that_its_headers_name() {
+        use RequestClass::{Auxiliary, Beside, Turn, WarmsCache};
+        let [task, class, kind] = [TASK, CLAUDE_CLASS, CLAUDE_AUXILIARY];
+        for (name, headers, expected) in [
+            ("no header", vec![], Turn),
+            ("a task", vec![(&task, "title")], Auxiliary),
+            ("an empty task", vec![(&task, " ")], Turn),
+            ("an auxiliary request", vec![(&class, "auxiliary")], Auxiliary),
+            ("a compaction", vec![(&class, "compaction")], Beside),
+            ("a side reply", vec![(&class, "side_reply")], Beside),
+            ("a task that compacts", vec![(&task, "title"), (&class, "compaction")], Auxiliary),
+            ("a repeat", vec![(&class, "auxiliary"), (&kind, "resume_cache_warm")], WarmsCache),
+            ("another kind", vec![(&class, "auxiliary"), (&kind, "title")], Auxiliary),
+            ("an unknown class", vec![(&class, "main")], Turn),
+        ] {
+            let headers = build_headers(&headers);
+            assert_eq!(RequestClass::from_headers(&headers), expected, "{name}");
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip]
+    fn only_the_words_that_are_documented_switch_anything() {
+        let plain = RequestOptions {
+            mode: GuardMode::Guard,
+            class: RequestClass::Turn,
+            recovers: true,
+            auto_compact: None,
+            comment: false,
+        };
+        for (name, value, expected) in [
+            (GUARD, "off", RequestOptions { mode: GuardMode::Off, ..plain }),
+            (GUARD, "dry-run", RequestOptions { mode: GuardMode::DryRun, ..plain }),
+            (GUARD, "Off", plain),
+            (GUARD, "", plain),
+            (RECOVERY, "off", RequestOptions { recovers: false, ..plain }),
+            (RECOVERY, "on", plain),
+            (AUTO_COMPACT, "on", RequestOptions { auto_compact: Some(true), ..plain }),
+            (AUTO_COMPACT, "off", RequestOptions { auto_compact: Some(false), ..plain }),
+            (AUTO_COMPACT, "yes", plain),
+            (STREAM_HEALTH, "comment", RequestOptions { comment: true, ..plain }),
+            (STREAM_HEALTH, "on", plain),
+        ] {
+            let headers = build_headers(&[(&name, value)]);
+            let found = RequestOptions::from_headers(&headers, true);
+            assert_eq!(found, expected, "{name}: {value}");
+        }
+        let ordered = build_headers(&[(&RECOVERY, "on")]);
+        assert!(!RequestOptions::from_headers(&ordered, false).recovers);
+        let task = build_headers(&[(&TASK, "title")]);
+        assert!(!RequestOptions::from_headers(&task, true).recovers);
+    }
+
+    fn build_headers(pairs: &[(&HeaderName, &'static str)]) -> HeaderMap {
+        let pairs = pairs.iter();
+        let pairs = pairs.map(|(name, value)| ((*name).clone(), HeaderValue::from_static(value)));
+        pairs.collect()
+    }
+}

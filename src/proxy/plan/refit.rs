@@ -177,17 +177,26 @@ pub fn fit_to_request_limit(
     let expected = refused.expected_tokens();
     let cap = refused.plan.report.answer_cap.map_or(0, |cap| cap.sent);
     let asked = u64::from(expected) + u64::from(cap);
+    refit_once(followed, refused, false, |window| {
+        narrow_to_limit(window, limit, expected, asked);
+    })
+}
+
+/// Makes a window as small as the limit of a single request. `expected`: tokens of the prompt; `asked`: with the answer.
+fn narrow_to_limit(window: &mut Window, limit: &Overflow, expected: u32, asked: u64) {
     // A tenth less, since this is tried only once.
-    let share = |limit: u32, of: u64| u64::from(limit) * asked * 9 / (of.max(1) * 10);
-    let narrow = |window: &mut Window| match (limit.window, limit.requested, limit.prompt_limit) {
+    let share = |limit: u32, of: u64| {
+        let product = u64::from(limit).saturating_mul(asked).saturating_mul(9);
+        product / (of.max(1) * 10)
+    };
+    match (limit.window, limit.requested, limit.prompt_limit) {
         (Some(limit), Some(requested), _) => {
             let tokens = u32::try_from(share(limit, u64::from(requested))).unwrap_or(u32::MAX);
             (window.tokens, window.source) = (tokens.min(window.tokens), WindowSource::Learnt);
         }
         (_, _, Some(limit)) if limit < expected => window.input = Some(limit / 10 * 9),
         _ => {}
-    };
-    refit_once(followed, refused, false, narrow)
+    }
 }
 
 /// Plans as if the window were as `narrow` makes it. No other request uses that window. What is cut stays cut.
@@ -238,4 +247,33 @@ pub fn remeasure_for_target(
     planned.limits = level_limits(followed.conversation, &policy, target, &planned.knowledge);
     planned.plan.memory.set_basis(&policy);
     planned
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[rustfmt::skip]
+    fn a_limit_of_single_requests_narrows_the_window_by_the_ratio_of_its_numbers() {
+        let none = Overflow::default();
+        let both = |window, requested| Overflow { window: Some(window), requested: Some(requested), ..none };
+        let prompt = |limit| Overflow { prompt_limit: Some(limit), ..none };
+        let huge = u64::from(u32::MAX) * 2;
+        // The prompt has 40,000 tokens. In each row: the tokens with the answer, and the window and the largest prompt after.
+        for (name, asked, limit, tokens, input) in [
+            ("no number", 50_000, none, 100_000, None),
+            ("half of what the provider counts", 50_000, both(30_000, 60_000), 22_500, None),
+            ("a limit beyond the request", 50_000, both(600_000, 60_000), 100_000, None),
+            ("a request of nothing", 50_000, both(30_000, 0), 100_000, None),
+            ("a limit of prompts", 50_000, prompt(20_000), 100_000, Some(18_000)),
+            ("a limit of prompts beyond this one", 50_000, prompt(50_000), 100_000, None),
+            ("the largest numbers", huge, both(u32::MAX, 1), 100_000, None),
+        ] {
+            let source = WindowSource::Config;
+            let mut window = Window { tokens: 100_000, input: None, taught: None, source };
+            narrow_to_limit(&mut window, &limit, 40_000, asked);
+            assert_eq!((window.tokens, window.input), (tokens, input), "{name}");
+        }
+    }
 }

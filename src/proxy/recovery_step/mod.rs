@@ -141,16 +141,7 @@ impl RecoveryStep {
     /// Chooses the action for this request: that of the clock, or a caution prompt ahead of a cut. Returns `None` if the
     /// action waits or is held back. A course never waits.
     fn choose_due(&self, timing: PromptTiming) -> Option<RecoveryAction> {
-        let due = match timing {
-            PromptTiming::AheadOfCut => Some(RecoveryAction::Caution),
-            _ => self.memory.clock.due_action(),
-        };
-        match (timing, due?) {
-            (_, RecoveryAction::Course) => due,
-            (PromptTiming::Waits, _) => None,
-            (_, RecoveryAction::Caution) => due.filter(|_| self.memory.held.is_none()),
-            (_, RecoveryAction::Critical { .. }) => due,
-        }
+        choose_action(timing, self.memory.clock.due_action(), self.memory.held)
     }
 
     /// The step with what the session remembers, before anything is offered or due.
@@ -291,10 +282,57 @@ impl RecoveryStep {
     }
 }
 
+/// See [`RecoveryStep::choose_due`].
+fn choose_action(
+    timing: PromptTiming,
+    by_clock: Option<RecoveryAction>,
+    held: Option<RecoveryHold>,
+) -> Option<RecoveryAction> {
+    let due = match timing {
+        PromptTiming::AheadOfCut => Some(RecoveryAction::Caution),
+        _ => by_clock,
+    };
+    match (timing, due?) {
+        (_, RecoveryAction::Course) => due,
+        (PromptTiming::Waits, _) => None,
+        (_, RecoveryAction::Caution) => due.filter(|_| held.is_none()),
+        (_, RecoveryAction::Critical { .. }) => due,
+    }
+}
+
 fn is_prompt(record: &InjectionRecord) -> bool {
     matches!(record.what, InjectionContent::Prompt(_))
 }
 
 fn is_tools(record: &InjectionRecord) -> bool {
     matches!(record.what, InjectionContent::Tools { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[rustfmt::skip]
+    fn a_course_never_waits_and_a_hold_stops_cautions_only() {
+        use PromptTiming::{AheadOfCut, Waits, WhenDue};
+        use RecoveryAction::{Caution, Course};
+        let critical = RecoveryAction::Critical { left: 2 };
+        let held = Some(RecoveryHold::SmallChat);
+        for (name, timing, by_clock, held, expected) in [
+            ("nothing is due", WhenDue, None, None, None),
+            ("a caution", WhenDue, Some(Caution), None, Some(Caution)),
+            ("a caution that is held back", WhenDue, Some(Caution), held, None),
+            ("a caution that waits", Waits, Some(Caution), None, None),
+            ("the countdown", WhenDue, Some(critical), None, Some(critical)),
+            ("the countdown in spite of a hold", WhenDue, Some(critical), held, Some(critical)),
+            ("the countdown that a cut makes needless", Waits, Some(critical), None, None),
+            ("a course", WhenDue, Some(Course), None, Some(Course)),
+            ("a course in spite of all", Waits, Some(Course), held, Some(Course)),
+            ("ahead of a cut", AheadOfCut, None, None, Some(Caution)),
+            ("ahead of a cut, but held back", AheadOfCut, None, held, None),
+        ] {
+            assert_eq!(choose_action(timing, by_clock, held), expected, "{name}");
+        }
+    }
 }

@@ -7,6 +7,7 @@ use super::{
     },
 };
 use crate::{
+    guard::AnswerCap,
     health::{self, HealthLevel},
     proxy::{
         GuardMode, JudgedAnswer, PlannedRequest, SessionContext,
@@ -78,7 +79,7 @@ pub(super) fn build_next_state(
     state.largest_answer = state.largest_answer.max(answer_tokens);
     state.cap_was_hit |= response.cut_off
         && planned.mode == GuardMode::Guard
-        && fills_lowered_cap(planned, answer_tokens);
+        && fills_lowered_cap(planned.plan.report.answer_cap, answer_tokens);
     state.cached_tokens = usage.and_then(|usage| usage.cached_tokens);
     state.billed_prompt_tokens = billed.map(|billed| billed.prompt_tokens).or(reported);
     let billed_completion = billed.map(|billed| billed.completion_tokens);
@@ -129,8 +130,28 @@ fn recovery_memory(planned: &PlannedRequest, level: HealthLevel) -> recovery::Re
 /// Whether an answer of so many tokens (0: not counted) may have ended at a lowered answer cap. An answer that ended
 /// well before the cap met a limit of its model. Providers count the last tokens of an answer in different ways, so a
 /// little less than the cap counts as reaching it.
-fn fills_lowered_cap(planned: &PlannedRequest, answer_tokens: u32) -> bool {
-    let cap = planned.plan.report.answer_cap;
+fn fills_lowered_cap(cap: Option<AnswerCap>, answer_tokens: u32) -> bool {
     let cap = cap.filter(|cap| cap.is_lowered());
     cap.is_some_and(|cap| answer_tokens == 0 || answer_tokens >= cap.sent - cap.sent / 64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[rustfmt::skip]
+    fn only_an_answer_that_ends_at_a_lowered_cap_was_cut_by_it() {
+        let cap = |asked, sent| Some(AnswerCap { asked, sent });
+        for (name, cap, tokens, expected) in [
+            ("no cap", None, 6_400, false),
+            ("a cap as asked", cap(6_400, 6_400), 6_400, false),
+            ("a lowered cap", cap(9_000, 6_400), 6_400, true),
+            ("a little less than the cap", cap(9_000, 6_400), 6_300, true),
+            ("well below the cap", cap(9_000, 6_400), 6_299, false),
+            ("an answer that was not counted", cap(9_000, 6_400), 0, true),
+        ] {
+            assert_eq!(fills_lowered_cap(cap, tokens), expected, "{name}");
+        }
+    }
 }

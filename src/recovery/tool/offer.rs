@@ -79,56 +79,130 @@ pub fn decide_offer(
     }
     let callable = conversation.may_call_tools() && !conversation.begins_answer();
     let had = memory.tools;
-    let may_remind = settings.enabled
-        && settings.tools != AddTools::Never
-        && (had.has_reminders() || rules.may_begin);
-    if !may_remind && !rules.recalls {
-        return Offer::Nothing;
-    }
-    let is_due = match settings.tools {
-        AddTools::Always => true,
-        // Tools that cannot be called are not worth a change of the prefix.
-        AddTools::WhenDue => callable && rules.prompt_is_due,
-        AddTools::Never => false,
-    };
-    let is_due = may_remind && !had.has_reminders() && is_due;
-    if had.is_empty() && !is_due && !rules.recalls {
+    let wish = ReminderTools::choose(rules, had, callable);
+    let recall = RecallTool::choose(rules, had);
+    if choose_sets(wish, recall).when_cut.is_empty() {
         return Offer::Nothing;
     }
     let Some(client) = conversation.read_client_tools(TOOL_NAMES.iter().copied()) else {
         return Offer::Nothing;
     };
-    let is_free = |name: &&str| !client.taken.contains(name);
-    let may_remind = may_remind && list_names(ToolSet::Reminders).iter().all(is_free);
-    let may_recall = rules.recalls && is_free(&RECALL);
     // If the client defers all its tools, the model sees no list at first, and an entry would begin one.
     let has_entry = rules.takes_entry && had.is_empty() && !client.defers_all;
-    let may_wait = is_due && settings.tools == AddTools::WhenDue;
-    let waits = may_wait && (rules.tools_are_bound || has_entry);
-    let begins = is_due && !waits && may_remind;
-    let now = ToolSet::new(
-        may_remind && (begins || had.has_reminders()),
-        may_recall && (begins || had.has_recall()),
-    );
-    let when_cut = if may_recall {
-        ToolSet::new(may_remind, true)
-    } else {
-        ToolSet::new(now.has_reminders() || may_remind && waits, false)
-    };
+    let may_wait = settings.tools == AddTools::WhenDue && (rules.tools_are_bound || has_entry);
+    let wish = wish.or_wait(may_wait);
+    let is_free = |name: &&str| !client.taken.contains(name);
+    let are_free = list_names(ToolSet::Reminders).iter().all(is_free);
+    let reminders = Some(wish).filter(|_| are_free).unwrap_or_default();
+    let recall = Some(recall)
+        .filter(|_| is_free(&RECALL))
+        .unwrap_or_default();
+    let sets = choose_sets(reminders, recall);
+    if sets.when_cut.is_empty() {
+        return Offer::Nothing;
+    }
     let language = language::choose_language(settings.language, memory.language, conversation);
     let schemas = |set: ToolSet| {
         (!set.is_empty()).then(|| schema::get_tool_schemas(client.form, language, set))
     };
-    if when_cut.is_empty() {
-        return Offer::Nothing;
-    }
+    let comes_with_prompt = has_entry && reminders == ReminderTools::Wait;
     Offer::Tools(ToolOffer {
-        now: schemas(now),
-        when_cut: schemas(when_cut).filter(|_| when_cut != now),
-        with_prompt: schemas(when_cut).filter(|_| waits && has_entry && may_remind),
+        now: schemas(sets.now),
+        when_cut: schemas(sets.when_cut).filter(|_| sets.when_cut != sets.now),
+        with_prompt: schemas(sets.when_cut).filter(|_| comes_with_prompt),
         callable,
-        takes_text: waits && conversation.takes_plain_text(),
+        takes_text: wish == ReminderTools::Wait && conversation.takes_plain_text(),
     })
+}
+
+/// What becomes of the tools for reminders in a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum ReminderTools {
+    /// The settings, a hold or the client's own tools rule them out.
+    #[default]
+    Never,
+    /// They are not due.
+    Later,
+    /// They are due, but wait for the next cut or come next to a prompt.
+    Wait,
+    Begin,
+    /// Earlier requests had them.
+    Stay,
+}
+
+impl ReminderTools {
+    fn choose(rules: OfferRules<'_>, had: ToolSet, callable: bool) -> Self {
+        let tools = rules.recovery.tools;
+        let is_on = rules.recovery.enabled && tools != AddTools::Never;
+        match tools {
+            _ if !is_on => Self::Never,
+            _ if had.has_reminders() => Self::Stay,
+            _ if !rules.may_begin => Self::Never,
+            AddTools::Always => Self::Begin,
+            // Tools that cannot be called are not worth a change of the prefix.
+            _ if callable && rules.prompt_is_due => Self::Begin,
+            _ => Self::Later,
+        }
+    }
+
+    const fn or_wait(self, may_wait: bool) -> Self {
+        if may_wait && matches!(self, Self::Begin) {
+            Self::Wait
+        } else {
+            self
+        }
+    }
+}
+
+/// What becomes of the tool `recall` in a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum RecallTool {
+    #[default]
+    Never,
+    /// It comes with the next cut, or with the tools for reminders.
+    Later,
+    /// Earlier requests had it.
+    Stay,
+}
+
+impl RecallTool {
+    const fn choose(rules: OfferRules<'_>, had: ToolSet) -> Self {
+        if !rules.recalls {
+            Self::Never
+        } else if had.has_recall() {
+            Self::Stay
+        } else {
+            Self::Later
+        }
+    }
+}
+
+/// The proxy's tools in a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ToolSets {
+    /// In any case.
+    now: ToolSet,
+    /// If anything is cut.
+    when_cut: ToolSet,
+}
+
+/// The table of the tools that are sent.
+const fn choose_sets(reminders: ReminderTools, recall: RecallTool) -> ToolSets {
+    use ReminderTools::{Begin, Later, Never, Stay, Wait};
+    use ToolSet::{All, Nothing, Recall, Reminders};
+    let (now, when_cut) = match (reminders, recall) {
+        (Never | Later, RecallTool::Never) => (Nothing, Nothing),
+        (Wait, RecallTool::Never) => (Nothing, Reminders),
+        (Begin | Stay, RecallTool::Never) => (Reminders, Reminders),
+        (Never, RecallTool::Later) => (Nothing, Recall),
+        (Later | Wait, RecallTool::Later) => (Nothing, All),
+        (Begin, RecallTool::Later) => (All, All),
+        (Stay, RecallTool::Later) => (Reminders, All),
+        (Never, RecallTool::Stay) => (Recall, Recall),
+        (Later | Wait, RecallTool::Stay) => (Recall, All),
+        (Begin | Stay, RecallTool::Stay) => (All, All),
+    };
+    ToolSets { now, when_cut }
 }
 
 impl Offer {

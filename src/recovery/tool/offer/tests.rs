@@ -1,3 +1,5 @@
+mod tables;
+
 use bytes::Bytes;
 use proptest::prelude::*;
 
