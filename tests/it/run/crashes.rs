@@ -115,7 +115,7 @@ async fn the_file_is_its_owners_and_the_path_of_leases_is_none_to_others() {
         let file = fs::metadata(home.data().join(name)).unwrap();
         assert_eq!(file.permissions().mode() & 0o777, 0o600, "{name}");
     }
-    let stranger = TestClient::new(address, false);
+    let stranger = TestClient::http1(address);
     let path = "/plimsoll/lease";
     stranger.get(path).await.is_error(404, "path_not_found");
     let asked = stranger
