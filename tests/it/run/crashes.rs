@@ -42,7 +42,7 @@ async fn a_client_is_stopped_where_its_port_is_taken() {
     let signal = std::os::unix::process::ExitStatusExt::signal(&status);
     assert_eq!(signal, Some(15), "{said}");
     let expected = format!(
-        "plimsoll: the proxy at {address} ended: {address}: the address is in use; stop what listens there, or choose \
+        "plimsoll: the proxy at {address} ended: {address}: the address is in use; stop the program that listens there, or choose \
          another with --listen. The client was stopped, so that nothing of it goes elsewhere\n"
     );
     assert_eq!(said, expected);
