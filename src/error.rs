@@ -25,7 +25,7 @@ pub enum Failure {
     /// A body on a path that takes none, and too large to be skipped.
     #[error("This path needs no body; send one of at most {limit} bytes, or none.")]
     BodyUnwanted { limit: usize },
-    #[error("No part of the request body came for {} s (server.body_timeout_ms).", .limit.as_secs_f64())]
+    #[error("No part of the request body came for {} s. Send it without such pauses, or raise server.body_timeout_ms.", .limit.as_secs_f64())]
     BodySlow { limit: Duration },
     #[error(
         "The content encoding `{}` is not supported; use one of {}, or send the body as it is.",
@@ -67,8 +67,8 @@ pub enum Failure {
     KeyMissing,
     /// A provider that the proxy chose by itself gets none of these credentials.
     #[error(
-        "The provider `{provider}` is asked with the client's own key, and the request has none. Send it as \
-         `Authorization: Bearer KEY` or `x-api-key: KEY`. The models `simulated/…` need none."
+        "The provider `{provider}` takes the client's own key, and the request has no key. Send one as \
+         `Authorization: Bearer KEY` or `x-api-key: KEY`. The models `simulated/…` need no key."
     )]
     CredentialMissing { provider: String },
     #[error(
@@ -86,7 +86,7 @@ pub enum Failure {
     ModelNotFound(String),
     /// A path without a model, at a provider whose address needs one.
     #[error(
-        "The provider `{provider}` has the model in its address; name one in the request that can be a part of a path."
+        "The address of the provider `{provider}` contains the model; name a model in the request that can be a part of a path."
     )]
     ModelMissing { provider: String },
     /// A provider was named that is not configured.
@@ -156,7 +156,7 @@ pub enum Failure {
         "Too many event listeners: at most {all} in all and {per_client} of one client. Close one, then try again."
     )]
     TooManyListeners { all: usize, per_client: usize },
-    #[error("The state store does not answer, so the session cannot be read. Try again.")]
+    #[error("The session store does not answer, so the session cannot be read. Try again.")]
     StoreDown,
     /// The path exists, for these methods.
     #[error("This path takes {allow} only.")]
@@ -180,8 +180,8 @@ pub enum Failure {
     WebsocketRefused,
     /// The provider of the model does not speak the format of the request.
     #[error(
-        "The provider `{provider}` does not speak this API (the format `{format}`), and the proxy does not translate. \
-         Ask for a model of another provider; if it does speak it, add the format to providers.{provider}.formats."
+        "The provider `{provider}` does not have this API (the format `{format}`), and the proxy does not translate. \
+         Ask for a model of another provider; if this one does have the API, add the format to providers.{provider}.formats."
     )]
     FormatNotSpoken {
         provider: String,

@@ -85,7 +85,9 @@ type CommandResult = Result<(), CommandError>;
 enum CommandError {
     #[error("the settings cannot be used:\n{0}")]
     Settings(#[from] Problems),
-    #[error("{0}: the address is in use; stop what listens there, or choose another with --listen")]
+    #[error(
+        "{0}: the address is in use; stop the program that listens there, or choose another with --listen"
+    )]
     AddressInUse(SocketAddr),
     #[error("{address}: cannot listen there: {source}")]
     Listen {

@@ -233,7 +233,7 @@ fn log_startup(loaded: &LoadedConfig, listener: &TcpListener) -> io::Result<()> 
                 Auth::Key(..) => "key",
                 Auth::None => "none",
             },
-            "provider {name} can be asked"
+            "provider {name} is configured"
         );
     }
     if config.providers.values().any(|provider| provider.is_known) {

@@ -211,7 +211,7 @@ impl<C: SummaryClient> SummaryJob<C> {
         };
         tracing::warn!(
             session = self.session, provider = &*target.provider.name, model = target.model, reason = %error,
-            "the provider did not summarise the conversation; its model is asked to do so"
+            "the provider did not summarise the conversation; the model of the conversation is asked for the summary"
         );
         if let JobError::NotMade { is_unknown: true }
         | JobError::Rejected(SummaryRejection::NoBlock) = error

@@ -38,7 +38,7 @@ settings! {
         /// The share of the room that a cut leaves filled; the room is the budget less what no cut can take. Unset: `keep`
         /// gives it.
         pub low_water: Option<f64> = s.explain_unset("by guard.keep").read_optional_number("low_water", 0.3..=0.95,
-            "it is the share of the room beside system messages, tools and task that a cut leaves");
+            "it is the share of the budget, less system messages, tools and task, that a cut leaves filled");
         /// How many characters of ASCII text make a token. Unset: tokens are estimated by words.
         pub chars_per_token: Option<f64> = s.explain_unset("by the model's name").read_optional_number("chars_per_token", 1.0..=8.0,
             "it is how many characters of ASCII text make a token");

@@ -139,8 +139,8 @@ impl DataDir {
             tried => format!("no file can be made in {tried}"),
         };
         format!(
-            "{why}: what would lie there, as the secret and sessions without store.url, ends with the process; set it \
-             to a folder that can be written"
+            "{why}: the secret, and without store.url the sessions, are kept in memory and end with the process; set \
+             it to a folder that can be written"
         )
     }
 }

@@ -132,7 +132,7 @@ impl StorePlace {
         };
         if !cfg!(feature = "redis") {
             let message = "names a server (the value is not shown, it may hold a password), but this \
-                 build knows none: build it with the feature `redis`";
+                 build supports no server: build it with the feature `redis`";
             s.refuse_value("url", None, message);
         }
         if prefix.len() > MAX_PREFIX_BYTES || prefix.contains(['{', '}']) {

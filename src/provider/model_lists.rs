@@ -175,7 +175,7 @@ impl ModelLists {
                 model = id,
                 before,
                 now,
-                "{provider} lists another window of {id}"
+                "the window of {id} that {provider} lists has changed"
             );
         }
         Ok(models)

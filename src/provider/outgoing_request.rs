@@ -57,7 +57,9 @@ pub enum UpstreamError {
     BodyBroken,
     #[error("the request's body came too slowly")]
     BodySlow { limit: Duration },
-    #[error("{provider} has the model in its address, and the request names none that fits there")]
+    #[error(
+        "the address of {provider} contains the model, and the request names no model that fits there"
+    )]
     NoModel { provider: String },
 }
 

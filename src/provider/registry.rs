@@ -221,7 +221,7 @@ impl Registry {
                 provider,
                 model,
                 wording,
-                "{provider} refused a request in words that are not known; if they are about its length, please report them"
+                "{provider} refused a request with an unknown error text; if the text is about the length of the request, please report it"
             );
         }
     }

@@ -44,11 +44,13 @@ pub fn collect_warnings(config: &Config, registry: &Registry) -> Vec<Problem> {
             ));
         }
         if base_url.contains("/v1/v1") {
-            warn("has /v1 twice, so that no path of the provider is met; write it once");
+            warn(
+                "has /v1 twice, so that requests go to paths that the provider does not have; write it once",
+            );
         }
         if base_url.contains("{model}") {
             warn(
-                "has the model in it, so that requests without one cannot go there, nor is it asked for its list of models",
+                "contains the model, so that requests without a model cannot go there, and the provider is not asked for its list of models",
             );
         }
     }

@@ -178,7 +178,7 @@ impl StreamRelay {
     async fn take_next_answer(&mut self) {
         let rest = self.drain_answer();
         if tokio::time::timeout(DRAIN_TIMEOUT, rest).await.is_err() {
-            tracing::debug!("timeout: no end of a stream after its finish reason");
+            tracing::debug!("timeout: a stream did not end after its finish reason");
         }
         self.pipeline.finish_stream(false, &mut self.out);
         let said = self.pipeline.begin_answer();
@@ -198,7 +198,7 @@ impl StreamRelay {
                     let status = answer.status().as_u16();
                     tracing::warn!(
                         status,
-                        "tool round of a stream: the provider refused the request"
+                        "tool loop: the provider refused the request of a further round; the stream ends here"
                     );
                 }
                 self.finish_source(true);

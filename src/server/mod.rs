@@ -93,7 +93,7 @@ pub async fn serve(
             let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
             tracing::info!(
                 delay_ms,
-                "not ready any more; the port closes after the delay"
+                "the proxy is no longer ready; its port closes after the delay"
             );
         }
         sleep(delay).await;

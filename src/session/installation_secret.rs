@@ -117,7 +117,7 @@ fn warn_if_open(path: &Path) {
     use std::os::unix::fs::PermissionsExt;
     let open = fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o077 != 0);
     if open {
-        tracing::warn!(path = %path.display(), "the secret file is readable by other users");
+        tracing::warn!(path = %path.display(), "the secret file is readable by other users; restrict its permissions");
     }
 }
 

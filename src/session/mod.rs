@@ -303,7 +303,7 @@ impl Sessions {
             let (session, records) = (state.session, encoded.records_shed);
             tracing::warn!(
                 %session, records,
-                "session state was too large: its {records} oldest prompts and tool rounds were dropped"
+                "session state was too large: the {records} oldest prompts and tool rounds of recovery were dropped from it"
             );
         }
         let subject = SealedSubject::State(tenant);

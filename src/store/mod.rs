@@ -200,7 +200,7 @@ pub async fn open_store(
         }
         #[cfg(not(feature = "redis"))]
         StorePlace::Redis(_) => Err(io::Error::other(
-            "store.url names a server, but this build knows none: build it with the feature `redis`",
+            "store.url names a server, but this build supports no server: build it with the feature `redis`",
         )),
     }
 }

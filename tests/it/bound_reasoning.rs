@@ -188,11 +188,7 @@ async fn check_sessions(sessions: impl Iterator<Item = DrawnSession>, kept: Kept
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn generated_sessions_keep_their_reasoning() {
-    check_sessions(
-        seeds(2_000).map(|seed| DrawnSession::new(seed, false)),
-        KeptState::Always,
-    )
-    .await;
+    check_sessions(seeds(2_000).map(DrawnSession::new), KeptState::Always).await;
 }
 
 /// While the provider makes a summary, the proxy's tools may come: it stands for a beginning without them.
@@ -200,7 +196,7 @@ async fn generated_sessions_keep_their_reasoning() {
 async fn a_late_summary_of_the_provider_keeps_no_thinking_of_a_changed_beginning() {
     let late = seeds(300).flat_map(|seed| {
         (1..6).filter_map(move |requests| {
-            let mut session = DrawnSession::new(seed, true);
+            let mut session = DrawnSession::with_events(seed);
             session.summaries_late_by = requests;
             session.is_summarised_by_provider().then_some(session)
         })
@@ -213,11 +209,7 @@ async fn a_late_summary_of_the_provider_keeps_no_thinking_of_a_changed_beginning
 /// Also in the midst of a turn with rounds of the proxy, whose echo cannot be split any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_that_lose_their_state_are_healed() {
-    check_sessions(
-        seeds(150).map(|seed| DrawnSession::new(seed, false)),
-        KeptState::Loses,
-    )
-    .await;
+    check_sessions(seeds(150).map(DrawnSession::new), KeptState::Loses).await;
 }
 
 /// At accounts with the check, and at older ones, where it only tells what is stale.

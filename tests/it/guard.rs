@@ -43,7 +43,7 @@ proptest! {
     #[test]
     fn growing_changes_the_prefix_only_at_cuts(case in any_conversation(40), window in prop::sample::select(&WINDOWS[..4]), profile in any::<prop::sample::Index>()) {
         let profiles = profiles_of(&case);
-        CHAT.grow(&case.session, window, profiles[profile.index(profiles.len())], &settings(), None);
+        CHAT.grow(&case.session, window, profiles[profile.index(profiles.len())]);
     }
 
     #[test]
@@ -56,7 +56,7 @@ proptest! {
     #[test]
     fn tools_get_shorter_once_and_with_any_state(case in any_conversation(40), window in prop::sample::select(&WINDOWS[..3]), profile in any::<prop::sample::Index>()) {
         let profiles = profiles_of(&case);
-        CHAT_WITH_TOOLS.grow(&case.session, window, profiles[profile.index(profiles.len())], &settings(), None);
+        CHAT_WITH_TOOLS.grow(&case.session, window, profiles[profile.index(profiles.len())]);
     }
 
     #[test]
@@ -80,7 +80,7 @@ proptest! {
         let profiles = profiles_of(&case);
         let profile = profiles[profile.index(profiles.len())];
         let asked = (f64::from(window) * asked) as u32;
-        CHAT.grow(&case.session.asking_for(asked), window, profile, &settings(), None);
+        CHAT.grow(&case.session.asking_for(asked), window, profile);
     }
 
     #[test]
@@ -94,7 +94,7 @@ proptest! {
     #[test]
     fn every_line_of_defence_changes_the_prefix_only_at_cuts(case in any_conversation(40), window in prop::sample::select(&WINDOWS[..4]), profile in any::<prop::sample::Index>(), seed in any::<u64>()) {
         let profiles = profiles_of(&case);
-        CHAT.grow(&case.session, window, profiles[profile.index(profiles.len())], &any_settings(seed), Some(seed));
+        CHAT.grow_annotated(&case.session, window, profiles[profile.index(profiles.len())], seed);
     }
 }
 #[test]
@@ -103,13 +103,8 @@ fn long_sessions_are_cut_seldom() {
     recipe.strict = true;
     let session = Session::new(11, recipe, ConversationSize::Messages(600));
     for profile in ["openai", "template", "gemini"] {
-        let (cuts, requests) = CHAT.grow(
-            &session,
-            32_768,
-            find_profile(profile).unwrap(),
-            &settings(),
-            None,
-        );
+        let cuts = CHAT.grow(&session, 32_768, find_profile(profile).unwrap());
+        let requests = session.requests();
         assert!(cuts > 3, "{cuts} cuts in {requests} requests");
         assert!(cuts * 5 < requests, "{cuts} cuts in {requests} requests");
     }

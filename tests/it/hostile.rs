@@ -81,9 +81,9 @@ async fn a_long_plan_holds_no_other_request_up() {
         )
         .collect();
     let body = json!({"model": "up/m", "messages": messages}).to_string();
-    let client = TestClient::new(process.address, false);
+    let client = TestClient::http1(process.address);
     let begun = Instant::now();
-    let other = TestClient::new(process.address, false);
+    let other = TestClient::http1(process.address);
     let mut asked = JoinSet::new();
     asked.spawn(async move { other.chat(body).await });
     let mut longest = Duration::ZERO;

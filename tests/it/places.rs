@@ -127,7 +127,7 @@ async fn what_is_not_used_is_named_in_log_and_check() {
     assert!(said.contains("\nsettings, without a file\n"), "{said}");
     for line in [
         "config.toml: not read; use --config config.toml",
-        "data: sessions and a secret of before lie here and are not used; set server.data_dir to use them",
+        "data: sessions and a secret of an earlier start are here and are not used; set server.data_dir to this folder to use them",
     ] {
         assert!(
             said.contains(&format!("\n  {line}\n")),
@@ -143,7 +143,7 @@ async fn what_is_not_used_is_named_in_log_and_check() {
 async fn without_a_folder_to_write_to_the_proxy_keeps_all_in_memory_and_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let nowhere = Path::new("/proc/nowhere");
-    let warning = "server.data_dir: no file can be made in /proc/nowhere/.local/state/plimsoll: what would lie there";
+    let warning = "server.data_dir: no file can be made in /proc/nowhere/.local/state/plimsoll: the secret, and without";
     let said = check(folder.path(), nowhere);
     assert!(said.contains(warning), "{said}");
     assert!(said.contains("memory: no folder can be written"), "{said}");

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::support::{
     ModelCall, ModelReply, ModelRequest, ModelSetup, full_body, model_with_window,
-    translate_chat::translate_chat, words,
+    translate_chat::translate_unmarked, words,
 };
 
 const WINDOW: u32 = 16_384;
@@ -89,7 +89,7 @@ async fn check_session(format: Format) {
         let function = json!({"name": "f", "parameters": {"type": "object"}});
         let tools = json!([{"type": "function", "function": function}]);
         let body = json!({"model": "m", "messages": messages, "tools": tools}).to_string();
-        let body = translate_chat(body.as_bytes(), format, false);
+        let body = translate_unmarked(body.as_bytes(), format);
         let mut body: Value = serde_json::from_slice(&body).unwrap();
         body["model"] = "m".into();
         let request = client.request(Method::POST, path);

@@ -245,7 +245,7 @@ async fn is_closed(address: SocketAddr) -> bool {
 }
 
 async fn assert_serves(address: SocketAddr) {
-    let got = TestClient::new(address, false).chat(ASK).await;
+    let got = TestClient::http1(address).chat(ASK).await;
     assert_eq!(got.status, 200, "{}", got.text());
 }
 

@@ -237,10 +237,7 @@ async fn no_log_header_or_error_holds_a_key_or_a_prompt() {
     let (mut proxy, address) = start(folder.path(), &markers, &collector).await;
 
     let mut answered = 0;
-    for client in [
-        TestClient::new(address, false),
-        TestClient::new(address, true),
-    ] {
+    for client in [TestClient::http1(address), TestClient::http2(address)] {
         for request in requests(&client, &markers) {
             let what = format!("{} {}", request.method(), request.uri().path());
             let got = client.send(request).await;

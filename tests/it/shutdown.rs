@@ -263,7 +263,7 @@ async fn a_signal_lets_a_stream_end_and_then_exits() {
     settings.write("");
     let mut proxy = Process::start(&settings.file).await;
     up.script_next(stalled_stream());
-    let (client, idle) = (proxy.client(), TestClient::new(proxy.address, true));
+    let (client, idle) = (proxy.client(), TestClient::http2(proxy.address));
     assert_eq!(idle.get("/readyz").await.status, 200);
     let mut body = client.begin(client.chat_request(ASK)).await.into_body();
     assert_eq!(next(&mut body).await, TEXT);

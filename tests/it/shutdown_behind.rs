@@ -48,7 +48,7 @@ async fn keep_asking(
     asked: Arc<AtomicUsize>,
     until: Arc<AtomicUsize>,
 ) -> (Vec<String>, Vec<String>) {
-    let client = TestClient::new(address, false);
+    let client = TestClient::http1(address);
     let (mut served, mut refused) = (Vec::new(), Vec::new());
     while asked.fetch_add(1, SeqCst) < until.load(SeqCst) {
         let answered = client.begin(client.chat_request(ASK)).await;

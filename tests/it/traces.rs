@@ -225,7 +225,7 @@ async fn failures_and_disconnects_are_recorded() {
     answer.is_error(502, "provider_unreachable");
     // Half a stream whose client disconnects.
     up.script_next(endless_stream());
-    let leaving = TestClient::new(proxy.address, false);
+    let leaving = TestClient::http1(proxy.address);
     let mut body = leaving
         .begin(leaving.chat_request(STREAM))
         .await

@@ -83,11 +83,11 @@ struct Talk {
 }
 
 impl Talk {
-    fn new(model: &'static str, streams: bool) -> Self {
+    fn new(model: &'static str) -> Self {
         let messages = vec![json!({"role": "user", "content": "Read all files of the ship."})];
         Self {
             model,
-            streams,
+            streams: false,
             lines: 500,
             messages,
         }
@@ -146,7 +146,10 @@ async fn a_long_conversation_with_an_unknown_model_is_never_cut_where_it_fits() 
             provider.profile = find_profile(profile).unwrap();
         });
         let proxy = proxy.start().await;
-        let mut talk = Talk::new("nobody-knows-me", streams);
+        let mut talk = Talk {
+            streams,
+            ..Talk::new("nobody-knows-me")
+        };
         for nth in 0..66 {
             talk.grow();
             // Every third time, so that it takes less long.
@@ -177,7 +180,7 @@ async fn nothing_is_cut_by_a_window_guessed_from_the_name() {
     for (model, guess) in [("gpt-4-prod", "8192"), ("deepseek-v5", "128000")] {
         let provider = counting(1_000_000, refuse_as_openai).await;
         let proxy = provider.up.proxy().start().await;
-        let mut talk = Talk::new(model, false);
+        let mut talk = Talk::new(model);
         let mut limits = Vec::new();
         for _ in 0..36 {
             talk.grow();
@@ -205,7 +208,7 @@ async fn nothing_is_cut_by_a_window_guessed_from_the_name() {
 async fn nothing_is_cut_by_the_input_limit_of_a_similar_model() {
     let provider = counting(2_000_000, refuse_as_openai).await;
     let proxy = provider.up.proxy().start().await;
-    let mut talk = Talk::new("gpt-6.2-sol-eu", false);
+    let mut talk = Talk::new("gpt-6.2-sol-eu");
     talk.lines = 1_200;
     for _ in 0..82 {
         talk.grow();
@@ -222,7 +225,7 @@ async fn nothing_is_cut_by_the_input_limit_of_a_similar_model() {
 async fn no_course_begins_by_a_window_guessed_from_the_name() {
     let provider = counting(1_000_000, refuse_as_openai).await;
     let proxy = provider.up.proxy().start().await;
-    let mut talk = Talk::new("gpt-4-prod", false);
+    let mut talk = Talk::new("gpt-4-prod");
     talk.grow();
     talk.lines = 8;
     let mut levels = Vec::new();
@@ -243,7 +246,7 @@ async fn what_drops_the_front_in_silence_is_cut_by_the_assumed_window() {
         provider.profile = find_profile("ollama").unwrap();
     });
     let proxy = proxy.start().await;
-    let mut talk = Talk::new("nobody-knows-me", false);
+    let mut talk = Talk::new("nobody-knows-me");
     let mut cut = 0;
     for _ in 0..40 {
         talk.grow();
@@ -274,7 +277,7 @@ async fn a_cap_on_prompts_and_limits_of_results_hold_all_the_same() {
         config.guard.max_tool_result_chars = Some(10_000);
     });
     let proxy = proxy.start().await;
-    let mut talk = Talk::new("nobody-knows-me", false);
+    let mut talk = Talk::new("nobody-knows-me");
     talk.grow();
     let came = talk.ask(&proxy, "off").await;
     assert_eq!(header(&came, "actions"), "truncated=1");
@@ -301,7 +304,7 @@ async fn a_cap_on_prompts_and_limits_of_results_hold_all_the_same() {
 async fn a_refusal_corrects_the_floor_of_a_family() {
     let provider = counting(32_768, refuse_as_openai).await;
     let proxy = provider.up.proxy().start().await;
-    let mut talk = Talk::new("gpt-6.4-sol", false);
+    let mut talk = Talk::new("gpt-6.4-sol");
     let mut limits = Vec::new();
     for _ in 0..12 {
         talk.grow();
@@ -329,7 +332,7 @@ async fn earlier_cuts_by_an_assumed_window_stay() {
         provider.profile = find_profile("ollama").unwrap();
     });
     let proxy = proxy.start().await;
-    let mut talk = Talk::new("nobody-knows-me", false);
+    let mut talk = Talk::new("nobody-knows-me");
     let mut dropped = String::new();
     while !dropped.contains("cleared=") && !dropped.contains("dropped=") {
         talk.grow();
@@ -363,7 +366,7 @@ async fn a_configured_window_is_no_assumption() {
     let set =
         |config: &mut Config| drop(config.models.insert("m".into(), model_with_window(96_000)));
     let proxy = provider.up.proxy().set(set).start().await;
-    let mut talk = Talk::new("m", false);
+    let mut talk = Talk::new("m");
     for _ in 0..24 {
         talk.grow();
         let _ = talk.ask(&proxy, "off").await;

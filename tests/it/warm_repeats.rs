@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::support::{
     ModelCall, ModelReply, ModelRequest, ModelSetup, ScriptedProvider, answer, client::TestClient,
     full_body, model_with_courses, model_with_early_levels, model_with_window,
-    translate_chat::translate_chat, words,
+    translate_chat::translate_unmarked, words,
 };
 
 const WINDOW: u32 = 8_192;
@@ -169,7 +169,7 @@ async fn run_session(format: Format, levels: usize, how: Option<Repeat>) -> Vec<
         let function = json!({"name": "f", "parameters": {"type": "object"}});
         let tools = json!([{"type": "function", "function": function}]);
         let body = json!({"model": "m", "messages": messages, "tools": tools, "max_tokens": 900});
-        let body = translate_chat(body.to_string().as_bytes(), format, false);
+        let body = translate_unmarked(body.to_string().as_bytes(), format);
         let mut body: Value = serde_json::from_slice(&body).unwrap();
         body["model"] = "m".into();
         let (session, actions) = send(&client, format, &body, &[]).await;
@@ -361,7 +361,7 @@ async fn a_repeat_with_a_credit_goes_out_as_the_refused_request_and_is_a_turn() 
             let tools = json!([{"type": "function", "function": function}]);
             let body =
                 json!({"model": "m", "messages": messages, "tools": tools, "max_tokens": 900});
-            let body = translate_chat(body.to_string().as_bytes(), Format::Messages, false);
+            let body = translate_unmarked(body.to_string().as_bytes(), Format::Messages);
             let mut body: Value = serde_json::from_slice(&body).unwrap();
             body["model"] = "m".into();
             sessions.push(send(&client, Format::Messages, &body, &[]).await.0);

@@ -22,7 +22,7 @@ const MAX_CLOCK_ERROR: Duration = Duration::from_secs(150);
 /// A table of windows that is older lacks the models of a season.
 const OLD_CATALOGUE: Duration = Duration::from_secs(90 * 86_400);
 
-const SILENT: &str = "look whether the server runs and a firewall is between; where a proxy must be asked, set HTTPS_PROXY or \
+const SILENT: &str = "check that the server runs and that no firewall is between; where a proxy must be asked, set HTTPS_PROXY or \
                       providers.NAME.proxy";
 
 /// Of a provider that is built in, and so has no section in which something could be wrong.
@@ -156,7 +156,7 @@ fn explain_failure(subject: &str, error: &UpstreamError, is_built_in: bool) -> F
     } else if is_built_in {
         SILENT_AND_BUILT_IN
     } else if has(&["no HTTP"]) {
-        "correct the scheme and the port of base_url: https:// is for TLS, http:// for none"
+        "correct the scheme and the port of base_url: https:// is with TLS, http:// without"
     } else if has(&["lookup", "dns name"]) {
         "correct the host in base_url, or the name resolution of this machine"
     } else if has(&["refused"]) {
@@ -191,7 +191,7 @@ pub(super) fn check_windows(config: &Config, registry: &Registry) -> Vec<Finding
             "set {told} here, or start the server with {set} (llama.cpp -c, Ollama num_ctx or OLLAMA_CONTEXT_LENGTH, vLLM \
              --max-model-len, LM Studio when it loads the model)"
         );
-        let cause = format!("{set} tokens are set, and {provider} tells that it holds {told}: the proxy goes by {told}");
+        let cause = format!("{set} tokens are set, and {provider} reports that it holds {told}: the proxy uses {told}");
         is_less.then(|| Finding::warning(&format!("models.{name:?}.context_length"), cause, remedy))
     });
     found.collect()

@@ -175,7 +175,7 @@ impl WrittenSettings {
         }
         let (data_dir, is_set) = (&config.server.data_dir, config.is_set("server.data_dir"));
         if !is_set {
-            let message = "sessions and a secret of before lie here and are not used; set server.data_dir to use them";
+            let message = "sessions and a secret of an earlier start are here and are not used; set server.data_dir to this folder to use them";
             note(find_stranger_data(environment, data_dir.path()), message);
         }
         if data_dir.path().is_none()

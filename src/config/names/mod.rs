@@ -51,8 +51,8 @@ pub enum ModelNameError {
     #[error("There is no provider `{name}`. {remedy}")]
     Provider { name: String, remedy: String },
     #[error(
-        "The request names no model, which would say where it goes. Name one in `model`, as in \"gpt-4o\" or \
-         \"provider/model\"; where a request has none, put the provider before the path, as in /openai/v1/files. {remedy}"
+        "The request names no model, so the proxy cannot choose a provider. Name one in `model`, as in \"gpt-4o\" or \
+         \"provider/model\"; where a request takes no model, put the provider before the path, as in /openai/v1/files. {remedy}"
     )]
     Unnamed { remedy: String },
     #[error("The model `{model}` does not exist or you do not have access to it. {remedy}")]

@@ -73,7 +73,7 @@ fn check_model(
     let has_star = name.ends_with('*');
     if has_star && !model.deployments.is_empty() {
         let message =
-            "belong to one model, and a name with a * stands for many; write one model's name";
+            "belong to one model, and a name with a * matches many; write one model's name";
         s.refuse_at(&["models", name, "deployments"], None, message);
     }
     for deployment in &model.deployments {

@@ -136,7 +136,7 @@ impl Prompts {
             return Err(format!("is longer than {max_chars} characters; shorten it"));
         }
         if built_in.contains(REMAINING) && !text.contains(REMAINING) {
-            let message = "must contain {remaining}, which stands for the answers that are left";
+            let message = "must contain {remaining}, which the proxy replaces with the number of answers that are left";
             return Err(message.to_owned());
         }
         self.0[index] = Cow::Owned(text.to_owned());

@@ -162,7 +162,7 @@ pub(super) fn read_query(s: &mut Section) -> Option<Secret> {
     let query: String = s.read_option("query", Visibility::Hidden)?;
     let is_valid = format!("http://localhost/?{query}").parse::<Uri>().is_ok();
     if !is_valid || query.is_empty() || query.contains(['#', '?']) {
-        let message = "must be as it stands behind the ? of a URL, such as \
+        let message = "must be the query of a URL without its ?, such as \
                        api-version=2024-10-21 (not shown, it may hold a key)";
         s.refuse_value("query", None, message);
     }

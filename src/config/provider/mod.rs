@@ -188,7 +188,7 @@ fn check_name(s: &mut Section, name: &str) {
             "is reserved, since paths of the proxy begin with it; choose another name"
         }
         name if name.is_empty() || !name.chars().all(plain) => {
-            "must be of the characters a-z, 0-9, _ and -, since it stands in paths and model names"
+            "must have only the characters a-z, 0-9, _ and -, since paths and model names contain it"
         }
         _ => return,
     };

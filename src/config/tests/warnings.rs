@@ -122,8 +122,8 @@ fn settings_of_models_without_effect_are_warned_of() {
     let left_out = "is never used: the client's own credentials go to one provider only, so name \
                     one with api_key_env here";
     let expected = [
-        "providers.b.base_url: has the model in it, so that requests without one cannot go there, \
-         nor is it asked for its list of models",
+        "providers.b.base_url: contains the model, so that requests without a model cannot go there, \
+         and the provider is not asked for its list of models",
         &format!("models.\"b/*\".fallback: a/m {left_out}"),
         "models.\"c/m\".larger: c/small holds 8000 tokens, and c/m holds 8000; it is never used",
         "models.short: has no effect, since an alias has that name",

@@ -85,10 +85,10 @@ fn other_json_is_told_apart_from_malformed_json() {
 #[test]
 fn a_repeated_key_is_named_with_its_object() {
     for (message, reason) in [
-        (r#"{"role":"user","role":"system"}"#, "role stands twice"),
+        (r#"{"role":"user","role":"system"}"#, "role occurs twice"),
         (
             r#"{"role":"user","content":[{"type":"text","type":"text"}]}"#,
-            "type of a part stands twice",
+            "type of a part occurs twice",
         ),
     ] {
         let body = format!(r#"{{"messages":[{message}]}}"#);

@@ -19,9 +19,9 @@ const BOM: &[u8] = b"\xEF\xBB\xBF";
 pub(in crate::format) enum IndexFailure {
     #[error(transparent)]
     Malformed(#[from] MalformedJson),
-    #[error("{0} stands twice")]
+    #[error("{0} occurs twice")]
     Twice(&'static str),
-    #[error("{0} of a part stands twice")]
+    #[error("{0} of a part occurs twice")]
     TwiceInPart(&'static str),
     #[error("{0}")]
     Shape(&'static str),

@@ -18,7 +18,7 @@ use crate::{
     support::{
         annotate_randomly, any_settings,
         generate_messages::any_messages,
-        guard_properties::{MESSAGES, MESSAGES_WITH_TOOLS, WINDOWS, settings},
+        guard_properties::{MESSAGES, MESSAGES_WITH_TOOLS, WINDOWS},
         strict,
     },
 };
@@ -70,7 +70,7 @@ proptest! {
 
     #[test]
     fn growing_changes_the_prefix_only_at_cuts(case in any_messages(8), window in any_window(), profile in any_profile()) {
-        MESSAGES.grow(&case.session(), window, profile, &settings(), None);
+        MESSAGES.grow(&case.session(), window, profile);
     }
 
     #[test]
@@ -82,15 +82,15 @@ proptest! {
 
     #[test]
     fn growing_changes_the_prefix_only_at_cuts_where_thinking_is_bound(case in any_messages(8), window in any_window(), profile in any_binding_profile(), seed in any::<u64>()) {
-        MESSAGES.grow(&case.session(), window, profile, &settings(), None);
+        MESSAGES.grow(&case.session(), window, profile);
         let session = case.with_short_answers().session();
-        MESSAGES.grow(&session, window, profile, &any_settings(seed), Some(seed));
+        MESSAGES.grow_annotated(&session, window, profile, seed);
     }
 
     #[test]
     fn the_prefix_changes_only_at_cuts_with_any_settings(case in any_messages(8), window in any_window(), profile in any_profile(), seed in any::<u64>()) {
         let session = case.with_short_answers().session();
-        MESSAGES.grow(&session, window, profile, &any_settings(seed), Some(seed));
+        MESSAGES.grow_annotated(&session, window, profile, seed);
     }
 }
 

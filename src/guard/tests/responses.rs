@@ -49,7 +49,7 @@ proptest! {
 
     #[test]
     fn tools_get_shorter_once_and_with_any_state(case in any_responses(8), window in any_window(), profile in any_profile()) {
-        RESPONSES_WITH_TOOLS.grow(&case.session(), window, profile, &settings(), None);
+        RESPONSES_WITH_TOOLS.grow(&case.session(), window, profile);
     }
 
     #[test]
@@ -65,7 +65,7 @@ proptest! {
 
     #[test]
     fn growing_changes_the_prefix_only_at_cuts(case in any_responses(8), window in any_window(), profile in any_profile()) {
-        RESPONSES.grow(&case.session(), window, profile, &settings(), None);
+        RESPONSES.grow(&case.session(), window, profile);
     }
 
     #[test]
@@ -80,7 +80,7 @@ proptest! {
     #[test]
     fn the_prefix_changes_only_at_cuts_with_any_settings(case in any_responses(8), window in any_window(), profile in any_profile(), seed in any::<u64>()) {
         let session = case.with_short_answers().session();
-        RESPONSES.grow(&session, window, profile, &any_settings(seed), Some(seed));
+        RESPONSES.grow_annotated(&session, window, profile, seed);
     }
 
     #[test]

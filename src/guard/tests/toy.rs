@@ -88,13 +88,13 @@ proptest! {
         let profiles = profiles_of(&case);
         let asked = asked.map(|part| (f64::from(window) * part) as u32);
         let session = asked.map_or_else(|| case.session.clone(), |asked| case.session.asking_for(asked));
-        TOY.grow(&session, window, profiles[profile.index(profiles.len())], &settings(), None);
+        TOY.grow(&session, window, profiles[profile.index(profiles.len())]);
     }
 
     #[test]
     fn the_prefix_changes_only_at_cuts_with_any_settings(case in any_conversation(30), window in any_window(), profile in any::<prop::sample::Index>(), seed in any::<u64>()) {
         let profiles = profiles_of(&case);
-        TOY.grow(&case.session, window, profiles[profile.index(profiles.len())], &any_settings(seed), Some(seed));
+        TOY.grow_annotated(&case.session, window, profiles[profile.index(profiles.len())], seed);
     }
 
     #[test]

@@ -166,7 +166,7 @@ impl FetchedCatalogue {
         *self.current.lock() = Some(FetchedTable { table, fetched });
         let kept = self.stored.as_ref().map(|it| it.write(list, fetched));
         if let Some(Err(error)) = kept {
-            tracing::debug!(%error, "the fetched catalogue is not kept");
+            tracing::debug!(%error, "the fetched catalogue cannot be written to the data directory");
         }
         Some(models)
     }

@@ -50,7 +50,7 @@ impl AnswerDriver for ToolLoop {
         if planned.is_none_or(|planned| planned.recovery.is_exhausted()) {
             tracing::warn!(
                 max_rounds = self.request.app.config.recovery.max_rounds,
-                "tool loop: no rounds left: the model called only proxy-executed tools; the answer ends here"
+                "tool loop: recovery.max_rounds is reached, and the model called only proxy-executed tools again; the answer ends here"
             );
             let (format, model) = (self.request.parsed.format, &self.placed.target.model);
             let answer = proxy_answers::empty_response(format, self.streamed, model, said.usage);
@@ -66,7 +66,7 @@ impl AnswerDriver for ToolLoop {
         };
         tracing::warn!(
             reason,
-            "tool loop: a round failed: {reason}; sending the request without recovery's additions"
+            "tool loop: a round failed: {reason}; sending the request without recovery's prompts and tools"
         );
         self.placed
             .change_plan(&self.request, plan_without_additions);

@@ -345,7 +345,7 @@ fn end_recovery(request: &ClientRequest, placed: &mut PlacedRequest) {
     let provider = &*placed.target.provider.name;
     tracing::warn!(
         session = %session.inherited.session, provider, model = placed.target.model,
-        "provider {provider} refuses what recovery adds to requests; recovery is off for this session"
+        "provider {provider} refuses the prompts and tools that recovery adds; recovery is off for this session"
     );
     planned.recovery.mark_refused();
 }

@@ -205,10 +205,10 @@ pub(super) fn refit_to_size(
             tracing::warn!(
                 provider = &*provider,
                 model = placed.target.model,
-                "{provider} refused the {} of a request; sending it again without the oldest",
+                "{provider} refused a request for its {}; sending it again without its oldest images or messages",
                 match refused {
                     SizeRefusal::Images => "images",
-                    SizeRefusal::Bytes => "bytes",
+                    SizeRefusal::Bytes => "size in bytes",
                 }
             );
             return true;
@@ -259,7 +259,7 @@ pub(super) fn learn_from_guesses(
         provider,
         model,
         limit = target.window.input,
-        "overflow: {provider} refused a long conversation without a reason and answered a shorter one"
+        "overflow: {provider} refused a long conversation, named no reason, and answered a shorter one"
     );
     let target = target.clone();
     placed.change_plan(request, |followed, planned| {

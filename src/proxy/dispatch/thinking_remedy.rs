@@ -289,7 +289,11 @@ impl ThinkingRemedy {
         if !is_new || edit_body(request, placed, *extras).1.filling != AnswerFilling::All {
             return false;
         }
-        warn_of_refusal(request, placed, "with the members that its answers lack");
+        warn_of_refusal(
+            request,
+            placed,
+            "with the reasoning members that its answers lack",
+        );
         true
     }
 
@@ -310,11 +314,11 @@ impl ThinkingRemedy {
             placed.change_plan(request, |followed, planned| {
                 plan_without_stale(followed, planned, stale)
             });
-            warn_of_refusal(request, placed, "without what does not fit");
+            warn_of_refusal(request, placed, "without the thinking that does not fit");
             return true;
         }
         self.left_out = true;
-        warn_of_refusal(request, placed, "without it");
+        warn_of_refusal(request, placed, "without thinking of earlier answers");
         placed.change_plan(request, plan_without_reasoning);
         true
     }

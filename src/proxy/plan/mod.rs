@@ -340,7 +340,7 @@ pub fn plan_without_prompt_after_tool(
     let provider = &*target.provider.name;
     tracing::warn!(
         session = %followed.session.inherited.session, provider, model = target.model,
-        "provider {provider} refuses where a prompt stands; this session places its prompts elsewhere"
+        "provider {provider} refuses the place of recovery's prompts; this session places these prompts elsewhere"
     );
     Some(replan_request(followed, planned))
 }

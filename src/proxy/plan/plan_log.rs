@@ -88,7 +88,7 @@ pub fn log_cuts(session: SessionId, planned: &PlannedRequest) {
         tracing::warn!(
             %session, results, inputs, media, due, estimated_tokens = cleared.tokens,
             budget_tokens = report.budget.tokens,
-            "old tool rounds were cleared: {results} results, {inputs} inputs, {media} media, about {} tokens in all",
+            "old tool results were cleared: {results} results, {inputs} inputs, {media} media, about {} tokens in all",
             cleared.tokens
         );
     }
@@ -100,7 +100,7 @@ pub fn log_cuts(session: SessionId, planned: &PlannedRequest) {
         tracing::warn!(
             %session, messages, kept, of = came, due, estimated_tokens = tokens,
             budget_tokens = report.budget.tokens,
-            "a conversation was folded: {messages} messages, about {tokens} tokens; kept {kept} of {came}"
+            "a conversation was folded: {messages} messages were left out, about {tokens} tokens; {kept} of {came} messages are kept"
         );
     }
     if let Some(guard::StandBackReason::Unsound(broken)) = report.stood_back {

@@ -84,7 +84,7 @@ pub(super) fn find_best_trial(
             continue;
         }
         if let Some(broken) = fault.filter(|_| kept != KeptRecovery::All) {
-            tracing::error!(%session, ?broken, "plan with recovery's additions is unsound; sending without them");
+            tracing::error!(%session, ?broken, "guard plan with recovery's prompts and tools is unsound; sending the request without them");
         }
         if !keeps_summary {
             tracing::warn!(%session, "summary left out of the request: the plan with it is unsound or over budget");

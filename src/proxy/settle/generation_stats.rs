@@ -101,7 +101,7 @@ fn count_input_changes(session: &SessionContext, planned: &PlannedRequest, chang
     if dropped + allowed > 0 {
         tracing::info!(
             session = %session.inherited.session, provider, model, dropped, allowed,
-            "thinking that does not fit what stands before it: {provider} dropped {dropped} blocks, and passed {allowed}"
+            "thinking that does not fit the messages before it: {provider} dropped {dropped} blocks, and allowed {allowed}"
         );
     }
 }

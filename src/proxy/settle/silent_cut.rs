@@ -114,7 +114,7 @@ pub(super) fn detect_silent_cut(
     truncations.with_label_values(&[&**provider]).inc();
     tracing::warn!(
         session = %session.inherited.session, provider = &**provider, model = &**model, tokens = cap,
-        "silent truncation: {provider} cuts prompts to {cap} tokens; health is unknown, later prompts stay below"
+        "silent truncation: {provider} cuts prompts to {cap} tokens; health is unknown, and later prompts stay below this size"
     );
     true
 }

@@ -238,7 +238,7 @@ impl LockedFile {
             file = %self.path.display(),
             aside = %to.display(),
             error = %why,
-            "the session file cannot be used: it was set aside as {}, and {} begins anew",
+            "the session file cannot be used: it was renamed to {}, and {} begins without sessions",
             to.display(),
             self.path.display()
         );

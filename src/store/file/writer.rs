@@ -176,7 +176,7 @@ impl Writer {
             return;
         }
         if let Err(error) = self.run_batch(|batch| batch.write_uses()) {
-            tracing::warn!(%error, "the store cannot write when sessions were used");
+            tracing::warn!(%error, "the store cannot write the times at which sessions were last used");
         }
     }
 
@@ -236,7 +236,7 @@ impl Writer {
     fn replace_damaged_file(&mut self, why: &rusqlite::Error) -> bool {
         self.close_file();
         if let Err(error) = self.locked_file.set_aside(why) {
-            tracing::error!(%error, "cannot set the store's damaged file aside");
+            tracing::error!(%error, "cannot rename the store's damaged file; move it away by hand");
             return false;
         }
         self.open_file().is_ok()

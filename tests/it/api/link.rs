@@ -189,7 +189,7 @@ async fn the_start_prints_the_link_on_a_terminal() {
     let (address, token) = line.split_once("/plimsoll/#link=").unwrap();
     let address = address.strip_prefix("http://").unwrap().parse().unwrap();
     let api = || Api {
-        client: TestClient::new(address, false),
+        client: TestClient::http1(address),
         headers: http::HeaderMap::new(),
     };
     let tab = exchange(api(), token).await;
@@ -226,7 +226,7 @@ async fn a_request_has_a_short_line_on_a_terminal() {
     let line = running.printed.last().unwrap().trim();
     let address = line.split('/').nth(2).unwrap().parse().unwrap();
     let api = Api {
-        client: TestClient::new(address, false),
+        client: TestClient::http1(address),
         headers: http::HeaderMap::new(),
     };
     api.begin_session("How full are you?").await;

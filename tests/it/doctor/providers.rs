@@ -74,7 +74,7 @@ async fn windows_and_clocks_that_differ_are_found() {
     let smaller = |name| Expected {
         level: "warning",
         subject: name,
-        cause: "65536 tokens are set, and up tells that it holds 8192",
+        cause: "65536 tokens are set, and up reports that it holds 8192",
         remedy: "set 8192 here, or start the server with 65536",
     };
     let list = json!({"data": [{"id": LISTED, "meta": {"n_ctx": 8192}}]});

@@ -10,13 +10,13 @@ use serde_json::Value;
 use super::{message_by, numbered_lines, request_of, step};
 use crate::support::{
     ModelReply, ModelSetup, RunningProxy, full_body, model_with_window,
-    translate_chat::translate_chat,
+    translate_chat::translate_unmarked,
 };
 
 /// Sends a conversation in a format, with the client's tools or without any.
 async fn ask(proxy: &RunningProxy, format: Format, messages: &[Value], has_tools: bool) {
     let body = request_of(messages, false).to_string();
-    let body = translate_chat(body.as_bytes(), format, false);
+    let body = translate_unmarked(body.as_bytes(), format);
     let mut body: Value = serde_json::from_slice(&body).unwrap();
     body["model"] = "m".into();
     if !has_tools {

@@ -106,7 +106,7 @@ async fn removing_the_last_key_needs_a_restart() {
         let said = line["message"].as_str().unwrap();
         assert!(said.contains("clients: has no client any more"), "{said}");
         let address = ([127, 0, 0, 1], proxy.address.port()).into();
-        let got = TestClient::new(address, false).chat(ASK).await;
+        let got = TestClient::http1(address).chat(ASK).await;
         got.is_error(401, "invalid_api_key");
     }
 }

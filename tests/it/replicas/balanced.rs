@@ -119,7 +119,7 @@ async fn start_balancer(replicas: &[Replica]) -> Balancer {
 
 /// The process that answered each turn of a story.
 async fn play_story(story: &Story, up: &RunningModel, address: SocketAddr) -> Vec<String> {
-    let mut agent = story.agent(TestClient::new(address, false));
+    let mut agent = story.agent(TestClient::http1(address));
     let mut served = Vec::new();
     for _ in 0..story.generations {
         let generation = agent.step().await;

@@ -27,7 +27,7 @@ async fn send(
     assert_eq!(got.status, 200, "{}", got.text());
     let sent = up.last_request().body;
     assert_eq!(
-        strict::responses::find_broken_rules(body.as_bytes(), &sent, true),
+        strict::responses::find_broken_rules_apart(body.as_bytes(), &sent),
         []
     );
     let sent: Value = serde_json::from_slice(&sent).unwrap();

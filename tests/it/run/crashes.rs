@@ -42,7 +42,7 @@ async fn a_client_is_stopped_where_its_port_is_taken() {
     let signal = std::os::unix::process::ExitStatusExt::signal(&status);
     assert_eq!(signal, Some(15), "{said}");
     let expected = format!(
-        "plimsoll: the proxy at {address} ended: {address}: the address is in use; stop what listens there, or choose \
+        "plimsoll: the proxy at {address} ended: {address}: the address is in use; stop the program that listens there, or choose \
          another with --listen. The client was stopped, so that nothing of it goes elsewhere\n"
     );
     assert_eq!(said, expected);
@@ -115,7 +115,7 @@ async fn the_file_is_its_owners_and_the_path_of_leases_is_none_to_others() {
         let file = fs::metadata(home.data().join(name)).unwrap();
         assert_eq!(file.permissions().mode() & 0o777, 0o600, "{name}");
     }
-    let stranger = TestClient::new(address, false);
+    let stranger = TestClient::http1(address);
     let path = "/plimsoll/lease";
     stranger.get(path).await.is_error(404, "path_not_found");
     let asked = stranger

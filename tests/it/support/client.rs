@@ -84,6 +84,15 @@ impl TestClient {
         }
     }
 
+    pub(crate) fn http1(address: SocketAddr) -> Self {
+        Self::new(address, false)
+    }
+
+    /// With HTTP/2 by prior knowledge.
+    pub(crate) fn http2(address: SocketAddr) -> Self {
+        Self::new(address, true)
+    }
+
     pub(crate) fn request(&self, method: Method, path: &str) -> http::request::Builder {
         let url = format!("http://{}{path}", self.address);
         Request::builder().method(method).uri(url)

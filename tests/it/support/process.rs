@@ -115,7 +115,7 @@ impl Process {
     }
 
     pub(crate) fn client(&self) -> TestClient {
-        TestClient::new(self.address, false)
+        TestClient::http1(self.address)
     }
 
     pub(crate) fn id(&self) -> u32 {

@@ -179,7 +179,7 @@ impl From<&RunningProxy> for TestClient {
 
 impl RunningProxy {
     pub(crate) fn client(&self) -> TestClient {
-        TestClient::new(self.address, false)
+        TestClient::http1(self.address)
     }
 
     /// Sends a chat completion over a new connection.
@@ -189,7 +189,7 @@ impl RunningProxy {
 
     /// A client with HTTP/2 by prior knowledge.
     pub(crate) fn client_h2(&self) -> TestClient {
-        TestClient::new(self.address, true)
+        TestClient::http2(self.address)
     }
 
     /// Applies changed settings.

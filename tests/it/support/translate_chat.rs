@@ -12,6 +12,11 @@ pub(crate) fn translate_chat(body: &[u8], format: Format, marks: bool) -> Vec<u8
     }
 }
 
+/// The same without cache markers.
+pub(crate) fn translate_unmarked(body: &[u8], format: Format) -> Vec<u8> {
+    translate_chat(body, format, false)
+}
+
 /// The same conversation in Messages. `marks`: the client marks its last system block, and the last block of its last
 /// two user entries.
 fn chat_to_messages(body: &[u8], marks: bool) -> Vec<u8> {

@@ -6,7 +6,7 @@ use super::*;
 async fn the_dry_run_says_that_an_assumed_window_cuts_nothing() {
     let up = ScriptedProvider::start().await;
     let proxy = up.proxy().start().await;
-    let mut talk = Talk::new("nobody-knows-me", false);
+    let mut talk = Talk::new("nobody-knows-me");
     for _ in 0..40 {
         talk.grow();
     }

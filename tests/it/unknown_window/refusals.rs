@@ -22,7 +22,10 @@ async fn one_refusal_teaches_the_window_of_an_unknown_model() {
             provider.profile = find_profile(profile).unwrap();
         });
         let proxy = proxy.start().await;
-        let mut talk = Talk::new(model, streams);
+        let mut talk = Talk {
+            streams,
+            ..Talk::new(model)
+        };
         let (mut attempts, mut cut) = (Vec::new(), 0);
         for _ in 0..20 {
             talk.grow();
@@ -42,7 +45,7 @@ async fn one_refusal_teaches_the_window_of_an_unknown_model() {
 async fn a_long_first_request_heals_without_numbers() {
     let provider = counting(32_768, refuse_without_numbers).await;
     let proxy = provider.up.proxy().start().await;
-    let mut talk = Talk::new("nobody-knows-me", false);
+    let mut talk = Talk::new("nobody-knows-me");
     for _ in 0..50 {
         talk.grow();
     }
@@ -69,7 +72,7 @@ async fn a_first_request_far_beyond_the_window_heals_without_numbers() {
         ] {
             let provider = counting(window, refusal).await;
             let proxy = provider.up.proxy().start().await;
-            let mut talk = Talk::new("nobody-knows-me", false);
+            let mut talk = Talk::new("nobody-knows-me");
             talk.lines = 100;
             for _ in 0..steps {
                 talk.grow();
@@ -117,12 +120,12 @@ async fn a_refusal_of_the_least_teaches_others_nothing() {
         .model("m", model_with_window(200_000))
         .start()
         .await;
-    let mut talk = Talk::new("m", false);
+    let mut talk = Talk::new("m");
     for _ in 0..10 {
         talk.grow();
     }
     assert_eq!(talk.ask(&proxy, "on").await.status, 200);
-    let mut bad = Talk::new("m", false);
+    let mut bad = Talk::new("m");
     bad.messages[0]["content"] = "BADDOC".into();
     for _ in 0..10 {
         bad.grow();

@@ -300,7 +300,7 @@ fn what_of_the_working_directory_may_be_meant_is_named() {
     assert!(!notes().contains("work/data"));
     machine.write("work/data/sessions.db", "");
     assert!(
-        notes().contains("work/data: sessions and a secret of before lie here"),
+        notes().contains("work/data: sessions and a secret of an earlier start are here"),
         "{}",
         notes()
     );

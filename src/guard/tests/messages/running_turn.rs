@@ -180,7 +180,7 @@ proptest! {
     fn it_begins_with_thinking_from_request_to_request(case in any_messages(6), window in any_window(), profile in any_profile(), seed: u64) {
         let body = with_enabled_thinking(&case.with_short_answers().body, seed);
         let session = Session::from_recorded(&body).expect("a session");
-        MESSAGES.grow(&session, window, profile, &settings(), None);
+        MESSAGES.grow(&session, window, profile);
         session.steps().for_each(|body| MESSAGES.check(&body, window, profile));
     }
 
@@ -192,6 +192,6 @@ proptest! {
         let body = request(&enabled(), steps, |at| thoughts[at]);
         MESSAGES.check(&body, WINDOW, anthropic());
         let session = Session::from_recorded(&body).expect("a session");
-        MESSAGES.grow(&session, WINDOW, anthropic(), &settings(), None);
+        MESSAGES.grow(&session, WINDOW, anthropic());
     }
 }

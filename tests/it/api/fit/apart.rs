@@ -145,7 +145,7 @@ async fn calls_that_overlap_all_along_do_not_pin_one_another() {
     let (sent, actions) = fit("responses", "openai", &body).await;
     let before = body.to_string();
     assert_eq!(
-        strict::responses::find_broken_rules(before.as_bytes(), &sent, true),
+        strict::responses::find_broken_rules_apart(before.as_bytes(), &sent),
         []
     );
     assert!(actions.contains("dropped="), "{actions}");
@@ -170,7 +170,7 @@ async fn calls_that_always_wait_do_not_keep_the_turn_whole() {
     }
     let body = responses(&[input]);
     let (sent, actions) = fit("responses", "openai", &body).await;
-    let broken = strict::responses::find_broken_rules(body.to_string().as_bytes(), &sent, true);
+    let broken = strict::responses::find_broken_rules_apart(body.to_string().as_bytes(), &sent);
     assert_eq!(broken, [], "{actions}");
     assert!(actions.contains("dropped="), "{actions}");
     let text = String::from_utf8(sent).unwrap();
@@ -230,7 +230,7 @@ async fn a_program_of_thirty_calls_is_whole() {
         let body = responses(&list);
         let (sent, actions) = fit("responses", "openai", &body).await;
         let before = body.to_string();
-        let broken = strict::responses::find_broken_rules(before.as_bytes(), &sent, true);
+        let broken = strict::responses::find_broken_rules_apart(before.as_bytes(), &sent);
         assert_eq!(broken, [], "{actions}");
         assert!(actions.contains("dropped="), "{actions}");
         let calls = ids(&sent, "function_call");

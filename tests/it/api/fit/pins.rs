@@ -25,7 +25,7 @@ async fn cut_messages(body: &Value) -> String {
 async fn cut_responses(body: &Value) -> Vec<u8> {
     let (sent, actions) = fit("responses", "openai", body).await;
     assert!(actions.contains("dropped="), "{actions}");
-    let broken = strict::responses::find_broken_rules(body.to_string().as_bytes(), &sent, true);
+    let broken = strict::responses::find_broken_rules_apart(body.to_string().as_bytes(), &sent);
     assert_eq!(broken, [], "{actions}");
     sent
 }

@@ -28,12 +28,19 @@ pub(crate) struct DrawnModel {
     pub(crate) takes_system: bool,
 }
 
-const fn model(name: &'static str, checks: bool) -> DrawnModel {
+const fn free_model(name: &'static str) -> DrawnModel {
     DrawnModel {
         name,
-        checks,
+        checks: false,
         thinks_first: false,
         takes_system: false,
+    }
+}
+
+const fn binding_model(name: &'static str) -> DrawnModel {
+    DrawnModel {
+        checks: true,
+        ..free_model(name)
     }
 }
 
@@ -45,25 +52,25 @@ const fn takes_system(model: DrawnModel) -> DrawnModel {
 }
 
 const MESSAGES: &[(u32, DrawnModel)] = &[
-    (30, takes_system(model("claude-sonnet-5-5", true))),
-    (35, takes_system(model("claude-opus-5-5", true))),
-    (8, takes_system(model("claude-haiku-5-5", true))),
-    (12, takes_system(model("claude-opus-5", false))),
+    (30, takes_system(binding_model("claude-sonnet-5-5"))),
+    (35, takes_system(binding_model("claude-opus-5-5"))),
+    (8, takes_system(binding_model("claude-haiku-5-5"))),
+    (12, takes_system(free_model("claude-opus-5"))),
     (
         15,
         DrawnModel {
             thinks_first: true,
-            ..model("claude-haiku-4-5", false)
+            ..free_model("claude-haiku-4-5")
         },
     ),
 ];
 const GATEWAY: &[(u32, DrawnModel)] = &[
-    (80, model("anthropic/claude-opus-5.5", true)),
-    (20, model("anthropic/claude-opus-5", false)),
+    (80, binding_model("anthropic/claude-opus-5.5")),
+    (20, free_model("anthropic/claude-opus-5")),
 ];
 const RESPONSES: &[(u32, DrawnModel)] = &[
-    (85, takes_system(model("gpt-6.2-sol", true))),
-    (15, takes_system(model("gpt-6.1-sol", false))),
+    (85, takes_system(binding_model("gpt-6.2-sol"))),
+    (15, takes_system(free_model("gpt-6.1-sol"))),
 ];
 
 /// One session.
@@ -103,9 +110,17 @@ pub(crate) struct DrawnSession {
 }
 
 impl DrawnSession {
-    /// `has_events`: the client and the provider may do what few do: clear by calls, lead with the system prompt, repeat requests,
-    /// and summarise at the provider.
-    pub(crate) fn new(seed: u64, has_events: bool) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self::draw(seed, false)
+    }
+
+    /// The client and the provider may do what few do: clear by calls, lead with the system prompt, repeat requests, and
+    /// summarise at the provider.
+    pub(crate) fn with_events(seed: u64) -> Self {
+        Self::draw(seed, true)
+    }
+
+    fn draw(seed: u64, has_events: bool) -> Self {
         let mut random = Random::for_part(seed, 1);
         let api = random.weighted(&[
             (50, BoundApi::Messages),
@@ -198,7 +213,7 @@ impl DrawnSession {
             leads_with_system: false,
             repeats: 0,
             summary_maker: SummaryMaker::Proxy,
-            ..Self::new(seed, false)
+            ..Self::new(seed)
         }
     }
 

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{WireFormat, messages};
+use super::{WireFormat, messages, settings};
 use crate::support::{
-    annotate_randomly,
+    annotate_randomly, any_settings,
     generate::Session,
     made::non_system_indices,
     plans::{apply_plan, make_policy},
@@ -14,6 +14,7 @@ use crate::support::{
 use bytes::Bytes;
 use plimsoll::{
     config::{GuardConfig, profile::PastReasoning},
+    conversation::Conversation,
     guard::{self, Plan, SessionKnowledge, profile::Profile},
 };
 
@@ -33,16 +34,32 @@ fn without_thinking(body: &Bytes) -> Bytes {
 
 impl WireFormat {
     /// Drives a session step by step: with and without state the same bytes are sent, and the
-    /// prefix changes only at cuts. Returns the numbers of cuts and requests. `notes` is the seed
-    /// of the annotations.
-    pub(crate) fn grow(
+    /// prefix changes only at cuts. Returns the number of cuts.
+    pub(crate) fn grow(self, session: &Session, window: u32, profile: &'static Profile) -> usize {
+        let requests = session.steps().map(|body| self.read(&body));
+        self.grow_through(requests, window, profile, &settings())
+    }
+
+    /// The same with settings and annotations by seed.
+    pub(crate) fn grow_annotated(
         self,
         session: &Session,
         window: u32,
         profile: &'static Profile,
+        seed: u64,
+    ) -> usize {
+        let annotate = |body: Vec<u8>| self.index(annotate_randomly(&self.read(&body), seed));
+        let requests = session.steps().map(annotate);
+        self.grow_through(requests, window, profile, &any_settings(seed))
+    }
+
+    fn grow_through(
+        self,
+        requests: impl Iterator<Item = Conversation>,
+        window: u32,
+        profile: &'static Profile,
         settings: &GuardConfig,
-        notes: Option<u64>,
-    ) -> (usize, usize) {
+    ) -> usize {
         let policy = make_policy(profile, window, settings);
         let mut known = BTreeSet::new();
         let mut knowledge = SessionKnowledge::default();
@@ -51,18 +68,14 @@ impl WireFormat {
         let (mut cuts, mut sent) = (0, 0);
         let mut known_tools: Option<Bytes> = None;
         let mut shortenings = 0;
-        for body in session.steps() {
-            let mut conversation = self.read(&body);
-            if let Some(seed) = notes {
-                conversation = self.index(annotate_randomly(&conversation, seed));
-            }
+        for conversation in requests {
             let with = guard::plan(&conversation, &policy, &knowledge);
             let without = guard::plan(&conversation, &policy, &SessionKnowledge::default());
             let out = apply_plan(&conversation, &with);
             // A late system message moves the grid for a guard without state; one with state keeps
             // its grid.
             if with.memory.has_other_basis(&without.memory) {
-                return (cuts, session.requests());
+                return cuts;
             }
             assert_eq!(
                 with.memory, without.memory,
@@ -141,6 +154,6 @@ impl WireFormat {
             (last, sent) = (now, conversation.items.len());
             last_plan = Some(with);
         }
-        (cuts, session.requests())
+        cuts
     }
 }

@@ -55,6 +55,11 @@ pub(crate) fn find_violations(body: &[u8]) -> Vec<Violation> {
     report.0
 }
 
+/// Rules broken by an edit for a provider that pairs calls and outputs at any distance.
+pub(crate) fn find_broken_rules_apart(before: &[u8], after: &[u8]) -> Vec<Violation> {
+    find_broken_rules(before, after, true)
+}
+
 /// Rules broken by an edit: those that the original kept, and those that need a comparison. `results_may_be_apart`: the provider
 /// pairs calls and outputs at any distance.
 pub(crate) fn find_broken_rules(
