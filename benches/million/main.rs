@@ -74,7 +74,7 @@ fn main() -> io::Result<ExitCode> {
 /// Sessions of agents whose models bind their reasoning, through the proxy: `reasoning [COUNT [FIRST]]`.
 fn run_reasoning(count: u64, first: u64) -> io::Result<ExitCode> {
     let began = Instant::now();
-    let sessions = (first..first + count).map(|seed| DrawnSession::new(seed, true));
+    let sessions = (first..first + count).map(DrawnSession::with_events);
     let ran = on_all_cores(|at_once| run_sessions(sessions, at_once, KeptState::Always))?;
     tell_sessions("reasoning", began, ran)
 }
