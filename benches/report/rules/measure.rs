@@ -217,7 +217,7 @@ impl<'a> MeasuredCase<'a> {
     ) -> Option<Bytes> {
         let conversation = self.case.format.index_body(original.clone());
         let conversation = conversation.expect("a generated body can be indexed");
-        knowledge.was_refused = false;
+        knowledge.refused.was_too_long = false;
         for attempt in 0..3 {
             let plan = guard::plan(&conversation, policy, knowledge);
             let unsound = matches!(plan.report.stood_back, Some(StandBackReason::Unsound(_)));
@@ -231,7 +231,7 @@ impl<'a> MeasuredCase<'a> {
             let fits = tokens <= limit;
             let (raw, calibration) = (plan.report.raw_after, knowledge.calibration);
             knowledge.calibration = calibration.learn_usage(raw, tokens as u32, !fits);
-            knowledge.was_refused = !fits;
+            knowledge.refused.was_too_long = !fits;
             knowledge.memory = plan.memory;
             let messages = conversation.items.iter();
             knowledge.sent_messages = messages.filter(|item| !item.author.is_system()).count();

@@ -23,6 +23,7 @@ use crate::{
             estimate::{Calibration, TokenScale},
             policy::Policy,
             recall_id::NamedIds,
+            refused_request::RefusedRequest,
         },
         shrink::{
             message_cuts::SessionLimits,
@@ -172,19 +173,8 @@ pub struct SessionKnowledge {
     /// after a refusal.
     pub earlier_plan: Option<GuardMemory>,
     pub calibration: Calibration,
-    /// The provider refused this very request and counted it: the count is the calibration's anchor.
-    pub was_counted: bool,
-    /// The provider refused this very request as too long.
-    pub was_refused: bool,
-    /// Raw tokens that each byte of reasoning has beyond its estimate, as the refusal of this very request showed.
-    pub reasoning_density: f64,
-    /// Only what must stay is sent, and nothing of it is shortened to fit: nobody knows how much fits.
-    pub sends_only_required: bool,
-    /// The highest answer cap of this very request, whatever it has room for: the provider refused the request with a higher
-    /// one.
-    pub most_cap: Option<u32>,
-    /// No image and no other medium is cut that was not cut before.
-    pub keeps_media: bool,
+    /// What refusals of this very request taught.
+    pub refused: RefusedRequest,
     /// No request of the conversation is over its budget, whatever it holds.
     pub ignores_budget: bool,
     /// The number of messages of the last request, without system messages; 0 if there was none. `memory` has the cuts of
@@ -321,9 +311,8 @@ impl SessionKnowledge {
         PastAnswers {
             history: self.answers,
             calibration: self.calibration,
-            was_refused: self.was_refused,
+            refused: self.refused,
             ignores_budget: self.ignores_budget,
-            most_cap: self.most_cap,
         }
     }
 

@@ -135,7 +135,7 @@ pub(in crate::guard) fn replay_conversation<'a>(
     let basis = CutBasis::from_policy(&view.policy);
     let added = count_added_tokens(view, &cuts, &injected, knowledge);
     let raw = |tokens| knowledge.calibration.to_raw_tokens(tokens, added);
-    let is_counted = knowledge.calibration.is_counted() || knowledge.was_refused;
+    let is_counted = knowledge.calibration.is_counted() || knowledge.refused.was_too_long;
     let low_water = basis.low_water();
     let rules = TurnRules::new(view, alternates);
     let base = PrefaceBase::new(&knowledge.injections, view.names_ids.first);
@@ -149,7 +149,7 @@ pub(in crate::guard) fn replay_conversation<'a>(
         knowledge,
         clearing: Clearing::nothing(view.conversation.items.len()),
         weights: UnitWeights::new(view, &cuts, injected, measured.shares.tools),
-        reasoning: BoundReasoning::weigh(view, knowledge.reasoning_density),
+        reasoning: BoundReasoning::weigh(view, knowledge.refused.reasoning_density),
         budgets: ReplayBudgets::new(view, measured, &cuts, low_water, is_counted, raw),
         note: Note::new(view, base, begun),
         rules,
@@ -178,7 +178,7 @@ pub(in crate::guard) fn count_added_tokens(
     injected: &InjectedWeight,
     knowledge: &SessionKnowledge,
 ) -> u32 {
-    if knowledge.was_counted {
+    if knowledge.refused.was_counted {
         return 0;
     }
     let fresh = units::first_new_message(view.units, knowledge.sent_messages);
@@ -292,7 +292,7 @@ impl Replay<'_> {
         if excess > 0 && request.is_last && self.due == Due::No {
             self.due = Due::OverBudget;
         }
-        if cut.changes_newest() && (excess == 0 || self.knowledge.sends_only_required) {
+        if cut.changes_newest() && (excess == 0 || self.knowledge.refused.sends_only_required) {
             return;
         }
         match cut {

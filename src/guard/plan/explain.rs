@@ -260,7 +260,10 @@ fn plan_shorter_prompt(conversation: &Conversation, policy: &Policy<'_>, plan: &
     let knowledge = SessionKnowledge {
         sent_messages: memory.planned as usize,
         memory,
-        was_refused: true,
+        refused: crate::guard::RefusedRequest {
+            was_too_long: true,
+            ..crate::guard::RefusedRequest::default()
+        },
         ..SessionKnowledge::default()
     };
     make_plan::plan(conversation, &policy, &knowledge)

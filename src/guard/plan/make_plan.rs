@@ -113,7 +113,7 @@ fn plan_with_tools(
     };
     let past = knowledge.past_answers();
     let mut measured = MeasuredRequest::with_tools(conversation, policy, &past, tools);
-    let density = knowledge.reasoning_density;
+    let density = knowledge.refused.reasoning_density;
     if density > 0.0 {
         for (tokens, item) in measured.tokens.iter_mut().zip(&conversation.items) {
             let more = estimate::estimate_dense_reasoning(conversation, item, density);
@@ -141,7 +141,7 @@ fn plan_with_tools(
     if compacts {
         units.iter_mut().for_each(|unit| unit.is_pinned = true);
     }
-    if knowledge.keeps_media {
+    if knowledge.refused.keeps_media {
         old_media::keep_media(conversation, policy, knowledge.kept_memory(), &mut units);
     }
     let known = knowledge.find_settled_alternation(conversation);
@@ -173,7 +173,10 @@ fn plan_with_tools(
         && let Some(tools) = ShortTools::cut_to_share(
             conversation,
             policy,
-            knowledge.was_refused.then(|| measured.shares.total()),
+            knowledge
+                .refused
+                .was_too_long
+                .then(|| measured.shares.total()),
         )
     {
         return plan_with_tools(conversation, policy, knowledge, names_ids, compacts, tools);

@@ -19,6 +19,7 @@ use crate::{
         budget::{self, Budget},
         estimate::{self, Calibration},
         policy::Policy,
+        refused_request::RefusedRequest,
     },
 };
 
@@ -83,12 +84,9 @@ struct SoFar {
 pub struct PastAnswers {
     pub history: AnswerHistory,
     pub calibration: Calibration,
-    /// The provider refused this very request as too long.
-    pub was_refused: bool,
+    pub refused: RefusedRequest,
     /// The budgets limit no prompt.
     pub ignores_budget: bool,
-    /// The cap of this very request, whatever it has room for; it stays above a thinking budget.
-    pub most_cap: Option<u32>,
 }
 
 /// An answer cap that may be lowered; tokens.
@@ -240,9 +238,9 @@ impl<'a> SessionBudgets<'a> {
             lowest,
             ..
         } = self.cap?;
-        let (calibration, was_refused) = (self.past.calibration, self.past.was_refused);
+        let (calibration, was_refused) = (self.past.calibration, self.past.refused.was_too_long);
         let send = |sent: u32| Some(AnswerCap { asked, sent });
-        if let Some(most) = self.past.most_cap {
+        if let Some(most) = self.past.refused.most_cap {
             return send(most.max(lowest).min(asked));
         }
         if !self.policy.cuts_by_window() && !was_refused {

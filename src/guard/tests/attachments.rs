@@ -380,7 +380,10 @@ fn the_words_of_a_short_task_stay_where_only_what_must_stay_is_sent() {
         ..policy(&settings)
     };
     let knowledge = SessionKnowledge {
-        sends_only_required: true,
+        refused: RefusedRequest {
+            sends_only_required: true,
+            ..RefusedRequest::default()
+        },
         ..SessionKnowledge::default()
     };
     let planned = plan(&conversation, &policy, &knowledge);

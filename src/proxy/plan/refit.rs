@@ -23,7 +23,7 @@ pub fn refit_request(
 ) -> Option<PlannedRequest> {
     let (_span, begun) = begin_planning(followed.session);
     let mut held = remeasure_for_target(followed, refused.clone(), target);
-    held.knowledge.was_refused = true;
+    held.knowledge.refused.was_too_long = true;
     let dense = counted.and_then(|counted| refit_dense_reasoning(followed, &held, counted));
     let mut planned = match dense {
         Some(planned) => planned,
@@ -43,7 +43,7 @@ pub fn lower_cap(
     most: u32,
 ) -> Option<PlannedRequest> {
     let mut held = refused.clone();
-    held.knowledge.most_cap = Some(most);
+    held.knowledge.refused.most_cap = Some(most);
     let lowered = refit_request(followed, &held, target, None)?;
     let cap = |planned: &PlannedRequest| planned.plan.report.answer_cap.map(|cap| cap.sent);
     (cap(&lowered) < cap(refused)).then_some(lowered)
@@ -64,7 +64,7 @@ fn refit_by_ratio(
     if let Some(counted) = counted {
         let calibration = refused.knowledge.calibration;
         planned.knowledge.calibration = calibration.learn_refusal(refused.raw_sent, counted);
-        planned.knowledge.was_counted = true;
+        planned.knowledge.refused.was_counted = true;
     }
     let trial = find_best_trial(followed, &planned, is_smaller)?;
     trial.take_over(&mut planned);
@@ -88,7 +88,8 @@ fn refit_dense_reasoning(
         return None;
     }
     let mut planned = refused.clone();
-    planned.knowledge.reasoning_density = find_reasoning_density(followed, refused, counted)?;
+    planned.knowledge.refused.reasoning_density =
+        find_reasoning_density(followed, refused, counted)?;
     planned = replan_request(followed, planned);
     if planned.plan.report.over_budget {
         return None;
@@ -96,7 +97,7 @@ fn refit_dense_reasoning(
     // The cuts stay. What is left weighs as it does in other requests, so that its count can be learnt.
     planned.knowledge.earlier_plan = Some(planned.plan.memory.clone());
     planned.knowledge.history = planned.plan.history;
-    planned.knowledge.reasoning_density = 0.0;
+    planned.knowledge.refused.reasoning_density = 0.0;
     if is_cut_below_prompt(&planned) {
         planned.recovery.withdraw_prompt();
     }
@@ -216,9 +217,9 @@ fn refit_once(
     let mut memory = refused.plan.memory.clone();
     memory.set_basis(&policy);
     held.knowledge.earlier_plan = Some(memory);
-    held.knowledge.keeps_media = keeps_media;
+    held.knowledge.refused.keeps_media = keeps_media;
     let mut smaller = refit_request(followed, &held, &narrowed, None)?;
-    smaller.knowledge.keeps_media = false;
+    smaller.knowledge.refused.keeps_media = false;
     Some(remeasure_for_target(followed, smaller, &refused.target))
 }
 
@@ -230,9 +231,9 @@ pub fn refit_to_required(
     let mut least = refused.target.clone();
     least.window.input = Some(LEAST_PROMPT);
     let mut refused = refused.clone();
-    refused.knowledge.sends_only_required = true;
+    refused.knowledge.refused.sends_only_required = true;
     let mut smaller = refit_request(followed, &refused, &least, None)?;
-    smaller.knowledge.sends_only_required = false;
+    smaller.knowledge.refused.sends_only_required = false;
     Some(smaller)
 }
 

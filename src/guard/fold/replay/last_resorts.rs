@@ -21,7 +21,7 @@ impl Replay<'_> {
     /// Whether one last resort alone makes a request fit that is over its budget. The newest question is left out first only
     /// if all other last resorts together are not enough.
     fn is_enough_alone(&self, cut: RequestCut, request: Request, now: &Moment) -> bool {
-        if cut.changes_newest() && self.knowledge.sends_only_required {
+        if cut.changes_newest() && self.knowledge.refused.sends_only_required {
             return false;
         }
         let frees = |cut| self.measure_last_resort(cut, request, now);
