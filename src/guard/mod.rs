@@ -40,7 +40,7 @@ pub use self::{
 pub use self::{
     fold::{
         compaction_note::{is_compaction_note, write_compaction_note},
-        memory::{GuardMemory, NewSummary, SessionKnowledge},
+        memory::{EarlierPlan, GuardMemory, NewSummary, SessionKnowledge},
         note::NOTE,
         sent_history::SentHistory,
     },

@@ -17,6 +17,7 @@ use crate::{
             injections::{Injections, Summary},
             placed_injections::{LeftOut, UnusableReasoning},
         },
+        order::Due,
         request::{
             answer_cap::{AnswerHistory, PastAnswers},
             answer_place::{AnswerPlace, count_places},
@@ -163,15 +164,22 @@ pub struct NewSummary {
     pub before: Option<Summary>,
 }
 
+/// An earlier plan of the same request: of the tool round before, or one that is replaced after a refusal.
+#[derive(Clone, Debug)]
+pub struct EarlierPlan {
+    pub memory: GuardMemory,
+    /// Why it cut the request.
+    pub due: Due,
+}
+
 /// What earlier requests of the session taught about a conversation.
 #[derive(Clone, Debug, Default)]
 pub struct SessionKnowledge {
     pub memory: GuardMemory,
     /// What the proxy changed in the last request, or in the last tool round of this request.
     pub history: SentHistory,
-    /// The memory of an earlier plan of this request, whose cuts stay: of a tool round before, or of a plan that is replaced
-    /// after a refusal.
-    pub earlier_plan: Option<GuardMemory>,
+    /// An earlier plan of this request, whose cuts stay.
+    pub earlier_plan: Option<EarlierPlan>,
     pub calibration: Calibration,
     /// What refusals of this very request taught.
     pub refused: RefusedRequest,
@@ -227,7 +235,8 @@ impl SessionKnowledge {
 
     /// The memory whose cuts the request keeps.
     pub(in crate::guard) fn kept_memory(&self) -> &GuardMemory {
-        self.earlier_plan.as_ref().unwrap_or(&self.memory)
+        let earlier = self.earlier_plan.as_ref();
+        earlier.map_or(&self.memory, |plan| &plan.memory)
     }
 
     /// How short the session has its tool definitions; `None` if they are whole, or were cut for another window.
@@ -249,8 +258,8 @@ impl SessionKnowledge {
 
     /// Messages of the last request whose plan is remembered, without system messages.
     pub(in crate::guard) fn count_sent_messages(&self) -> u32 {
-        let sent = self.earlier_plan.as_ref();
-        sent.map_or(self.sent_messages as u32, |sent| sent.planned)
+        let earlier = self.earlier_plan.as_ref();
+        earlier.map_or(self.sent_messages as u32, |plan| plan.memory.planned)
     }
 
     /// The history after a request with these changes. `replayed`: reasoning of answers before this place is left out in any

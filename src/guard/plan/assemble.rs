@@ -15,6 +15,7 @@ use crate::{
         },
         grammar::{lint, message_order::MessageOrder, outline::OutlineItem},
         inject::placed_injections::{InsertedRecords, PlacedInjections, SentTools},
+        order::Due,
         plan::report::{FoldReport, Plan, Report, StandBackReason},
         request::{
             budget::{self, TokenShares},
@@ -191,7 +192,7 @@ impl SealedRequest<'_> {
         let report = Report {
             short_tools: measured.report_tools(knowledge.tool_brevity(&view.policy)),
             folded,
-            due: fit.replay.due,
+            due: find_due(fit.replay.due, knowledge),
             course: course.map(|course| course.number),
             tools: tools.in_list.union(tools.in_entry),
             has_tools_entry: !tools.in_entry.is_empty(),
@@ -237,6 +238,13 @@ impl CutRequest<'_> {
             new,
         }
     }
+}
+
+/// Why the request is cut: what is planned anew keeps the reason of its earlier plan, whose cuts stay.
+fn find_due(due: Due, knowledge: &SessionKnowledge) -> Due {
+    let earlier = knowledge.earlier_plan.as_ref();
+    let earlier = earlier.map(|plan| plan.due).filter(|_| due == Due::No);
+    earlier.unwrap_or(due)
 }
 
 /// What the session remembers of the cuts. `texts`: the digest of what caps and shares did.

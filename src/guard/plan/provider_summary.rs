@@ -97,8 +97,8 @@ impl<'a> BlockedRequest<'a> {
     fn plan(&self, policy: &Policy<'_>, knowledge: &SessionKnowledge) -> Option<Plan> {
         let mut behind = with_summary(knowledge, None);
         behind.memory.forget_cuts_before(self.boundary);
-        if let Some(sent) = &mut behind.earlier_plan {
-            sent.forget_cuts_before(self.boundary);
+        if let Some(earlier) = &mut behind.earlier_plan {
+            earlier.memory.forget_cuts_before(self.boundary);
         }
         let plan = match &knowledge.new_summary {
             None => self.plan_with(policy, &behind),

@@ -6,7 +6,7 @@ use crate::{
     conversation::{ToolBrevity, edit::Edits},
     guard::{
         fold::{
-            memory::{GuardMemory, SessionKnowledge},
+            memory::{EarlierPlan, GuardMemory, SessionKnowledge},
             sent_history::SentHistory,
         },
         grammar::lint::BrokenRules,
@@ -33,6 +33,16 @@ pub struct Plan {
     pub history: SentHistory,
     /// The place of the answer.
     pub answer: AnswerPlace,
+}
+
+impl Plan {
+    /// What a plan that replaces this one keeps of it.
+    pub fn to_earlier_plan(&self) -> EarlierPlan {
+        EarlierPlan {
+            memory: self.memory.clone(),
+            due: self.report.due,
+        }
+    }
 }
 
 /// What the guard found in a request, and what it did.

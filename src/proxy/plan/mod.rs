@@ -197,7 +197,7 @@ fn keep_cuts(planned: &mut PlannedRequest) {
     planned.knowledge.leaves_out_reasoning = None;
     planned.knowledge.new_summary = None;
     if planned.plan.report.stood_back.is_none() && planned.mode == GuardMode::Guard {
-        planned.knowledge.earlier_plan = Some(planned.plan.memory.clone());
+        planned.knowledge.earlier_plan = Some(planned.plan.to_earlier_plan());
         planned.knowledge.history = planned.plan.history;
     }
 }

@@ -5,7 +5,7 @@ use super::{
     prompt_timing::is_cut_below_prompt, replan_request, trial::find_best_trial,
 };
 use crate::{
-    guard::{self, Plan},
+    guard::{self, EarlierPlan, Plan},
     provider::{Target, Window, WindowSource, overflow::Overflow},
     proxy::{FollowedConversation, PlannedRequest},
 };
@@ -95,7 +95,7 @@ fn refit_dense_reasoning(
         return None;
     }
     // The cuts stay. What is left weighs as it does in other requests, so that its count can be learnt.
-    planned.knowledge.earlier_plan = Some(planned.plan.memory.clone());
+    planned.knowledge.earlier_plan = Some(planned.plan.to_earlier_plan());
     planned.knowledge.history = planned.plan.history;
     planned.knowledge.refused.reasoning_density = 0.0;
     if is_cut_below_prompt(&planned) {
@@ -138,7 +138,10 @@ pub fn clear_old_media(
     let memory =
         guard::clear_old_media(followed.conversation, &policy, &refused.plan.memory, most)?;
     let mut planned = refused.clone();
-    planned.knowledge.earlier_plan = Some(memory);
+    planned.knowledge.earlier_plan = Some(EarlierPlan {
+        memory,
+        due: refused.plan.report.due,
+    });
     planned = replan_request(followed, planned);
     planned.size_refits += 1;
     (planned.raw_sent < refused.raw_sent).then_some(planned)
@@ -214,9 +217,9 @@ fn refit_once(
     narrow(&mut narrowed.window);
     let mut held = refused.clone();
     let policy = session_policy(&followed.session.app, &narrowed, refused.reasoning);
-    let mut memory = refused.plan.memory.clone();
-    memory.set_basis(&policy);
-    held.knowledge.earlier_plan = Some(memory);
+    let mut earlier = refused.plan.to_earlier_plan();
+    earlier.memory.set_basis(&policy);
+    held.knowledge.earlier_plan = Some(earlier);
     held.knowledge.refused.keeps_media = keeps_media;
     let mut smaller = refit_request(followed, &held, &narrowed, None)?;
     smaller.knowledge.refused.keeps_media = false;

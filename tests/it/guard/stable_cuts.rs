@@ -213,7 +213,7 @@ fn a_later_round_of_a_request_keeps_the_cuts_of_the_round_before() {
     let warm = plan(window, &SessionKnowledge::default());
     assert!(warm.edits.is_empty());
     let later = SessionKnowledge {
-        earlier_plan: Some(first.memory.clone()),
+        earlier_plan: Some(first.to_earlier_plan()),
         ..SessionKnowledge::default()
     };
     let second = plan(window, &later);
