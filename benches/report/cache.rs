@@ -112,7 +112,7 @@ fn required(out: &mut impl Write, counter: &TokenCounter) -> io::Result<()> {
     let sessions = 6;
     for seed in 0..sessions {
         for shape in [Shape::OneTurn, Shape::Agent] {
-            let session = steps(seed, shape);
+            let session = steps(seed, shape, 300);
             let whole = run_unlimited(&session, counter).share();
             let shares = |keeps| {
                 let drive = GuardedSession {
@@ -146,12 +146,12 @@ fn write_shares(out: &mut impl Write, name: &str, shares: &[f64]) -> io::Result<
     writeln!(out, "            {}", emptied.join("         "))
 }
 
-/// A session of 300 requests.
-pub(crate) fn steps(seed: u64, shape: Shape) -> Session {
+/// A session of so many requests.
+pub(crate) fn steps(seed: u64, shape: Shape, requests: usize) -> Session {
     let recipe = Recipe::new(shape);
-    (300..)
+    (requests..)
         .step_by(20)
         .map(|messages| Session::new(seed, recipe, ConversationSize::Messages(messages)))
-        .find(|session| session.requests() >= 300)
+        .find(|session| session.requests() >= requests)
         .expect("sessions grow without end")
 }

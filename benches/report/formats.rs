@@ -153,7 +153,7 @@ fn count_messages(conversation: &plimsoll::conversation::Conversation) -> usize 
 fn sessions() -> impl Iterator<Item = (String, Session)> {
     let shapes = |seed| [Shape::OneTurn, Shape::Agent].map(|shape| (seed, shape));
     let all = (0..SEEDS).flat_map(shapes);
-    all.map(|(seed, shape)| (format!("{shape:?} {seed}"), steps(seed, shape)))
+    all.map(|(seed, shape)| (format!("{shape:?} {seed}"), steps(seed, shape, 300)))
 }
 
 /// The same sessions in every format.

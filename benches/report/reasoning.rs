@@ -139,7 +139,7 @@ pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
                 let mut tally = Tally::default();
                 for seed in 0..SEEDS {
                     for shape in [Shape::OneTurn, Shape::Agent] {
-                        setting.run(&steps(seed, shape), fitter, &mut tally);
+                        setting.run(&steps(seed, shape, 300), fitter, &mut tally);
                     }
                 }
                 let row = format!("{name:<22} {window:>8}  {:<14}", format!("{fitter:?}"));
@@ -150,7 +150,7 @@ pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
     writeln!(out)
 }
 
-/// What a session keeps of a model's bound thinking in a window of 32,768 tokens, and what a step costs.
+/// What a session keeps of a model's bound thinking in a window of 16,384 tokens, and what a step costs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct KeptThinking {
     /// The share of the ten newest answers' thinking.
@@ -168,15 +168,14 @@ pub(crate) fn measure_thinking(seed: u64, rules: &Rules, counter: &TokenCounter)
         format: Format::Messages,
         past: PastReasoning::Refused,
         account: Some(&account),
-        window: 32_768,
+        window: 16_384,
         counter,
         settings: &settings,
         rules,
     };
     let mut tally = Tally::default();
-    for shape in [Shape::OneTurn, Shape::Agent] {
-        setting.run(&steps(seed, shape), Fitter::Plimsoll, &mut tally);
-    }
+    let session = steps(seed, Shape::Agent, 120);
+    setting.run(&session, Fitter::Plimsoll, &mut tally);
     KeptThinking {
         recent: tally.recent_kept as f64 / tally.recent.max(1) as f64,
         cost: tally.cost() / tally.requests.max(1) as f64,
