@@ -1,16 +1,5 @@
-//! One attempt at one candidate.
-//!
-//! After a refusal the request is sent again, changed:
-//!
-//! - without asking for the usage of a stream,
-//! - without the cache markers that the proxy added, and with or without the members that answers lack,
-//! - with the text of a summary in the place of the block that the provider made,
-//! - with the prompt at another place, then without tool rounds, and then without any of recovery's additions,
-//! - without old images,
-//! - asking the provider to drop thinking, and then without thinking ([`super::thinking_remedy`]),
-//! - without the beta that the suffix of the model's name asks for,
-//! - smaller, if the conversation was too long ([`super::overflow_retry`]), or if no table knows the words of the refusal
-//!   ([`super::unknown_refusal`]).
+//! One attempt at one candidate: sends the request, and after a refusal sends it again, changed as
+//! [`list_remedies`](super::next_step::list_remedies) says, until an answer begins or no remedy is left.
 //!
 //! A request that continues a thread of Messages is never sent again, since each answer of a thread can be continued only
 //! once.
@@ -23,13 +12,15 @@ use std::time::Instant;
 use super::{
     edit_body::{Extras, edit_body},
     fallbacks::Fallbacks,
+    next_step::{Remedy, RemedyFacts, list_remedies},
     overflow_retry::{
         Guesses, learn_from_guesses, overflow_answer, refit_after_guess, refit_after_overflow,
         refit_to_request_limit, refit_to_size,
     },
+    past_refusals::PastRefusals,
     provider_reply::{CallCount, ProviderReply, SendError},
     refusal::{Refusal, find_refusal},
-    thinking_remedy::ThinkingRemedy,
+    thinking_remedy::{ThinkingRemedy, describe_thinking},
     unknown_refusal::UnknownRefusal,
     window_beta::plan_without_window_beta,
 };
@@ -38,7 +29,7 @@ use crate::{
     format::beta_header::Beta,
     provider::{Payload, summary_refusal::SummaryRefusal, thinking_refusal::ThinkingRefusal},
     proxy::{
-        ClientRequest, PlacedRequest,
+        ClientRequest, PlacedRequest, PlannedRequest,
         logins::note_answered_login,
         outgoing::{clean_answer_headers, send_traced},
         plan::{
@@ -64,25 +55,22 @@ pub(in crate::proxy) async fn attempt_request(
     let mut attempt = Attempt::begin(request, placed);
     let reply = loop {
         let reply = send_once(request, placed, attempt.extras, calls).await?;
-        let tries_drop = attempt.remedy.tries_drop();
-        let headers = reply.answer.headers();
-        attempt.remedy.note_refusal(request, placed, headers);
+        attempt.note_stale(request, placed, &reply);
+        let tries_drop = attempt.past.tries_drop();
         let has_fallback = fallbacks.as_ref().is_some_and(|all| all.has_more());
         let found = find_refusal(request, placed, reply, tries_drop, has_fallback);
         let (reply, refusal) = found.await?;
-        let (reply, refusal) = attempt.prefer_refusal_of_filled(placed, reply, refusal);
         let Some(refusal) = refusal else { break reply };
-        if request.continues_thread()
-            || !attempt.change_request(request, placed, &refusal, fallbacks.as_deref_mut())
-        {
-            break overflow_answer(request.parsed.format, placed, reply, refusal);
+        let fallbacks = fallbacks.as_deref_mut();
+        if let Some(answer) = attempt.change_request(request, placed, refusal, reply, fallbacks) {
+            break answer;
         }
-        attempt.keep_refusal(refusal, reply);
     };
     let (unknown, guesses) = (&mut attempt.unknown, &mut attempt.guesses);
     let reply = unknown.choose_answer(request, placed, guesses, reply);
-    let reply = attempt.remedy.choose_answer(reply);
-    attempt.remedy.conclude(request, placed, &reply);
+    let reply = attempt.thinking.choose_answer(&attempt.past, reply);
+    let (thinking, past) = (&attempt.thinking, &attempt.past);
+    thinking.conclude(past, request, placed, &reply);
     if reply.status().is_success() {
         attempt.remember_refusals(request, placed, &reply);
         if let (Some(followed), Some(planned)) = (request.followed_conversation(), &placed.planned)
@@ -100,26 +88,17 @@ pub(in crate::proxy) async fn attempt_request(
     Ok(reply)
 }
 
-/// What one attempt has learnt from refusals so far.
+/// What one attempt asks for, and what it has learnt from refusals so far.
 #[derive(Default)]
 struct Attempt {
     /// What the next request asks for.
     extras: Extras,
-    usage_refused: bool,
-    additions_refused: bool,
-    summary_refused: Option<SummaryRefusal>,
-    filling_refused: bool,
-    /// The newest refusal was of the cache markers. Only an answer to the same request without them proves that: if the
-    /// request was changed in another way too, that change may be why it is answered.
-    markers_refused: bool,
+    past: PastRefusals,
     /// The refusal of the request with members that were added by the model's name.
     refused_filled: Option<ProviderReply>,
-    size_tries: u32,
-    /// A limit of tokens a minute was fitted.
-    limit_fitted: bool,
     guesses: Guesses,
     unknown: UnknownRefusal,
-    remedy: ThinkingRemedy,
+    thinking: ThinkingRemedy,
 }
 
 impl Attempt {
@@ -143,114 +122,142 @@ impl Attempt {
         }
     }
 
-    /// Replaces a refusal of answers that lack members by the earlier refusal of the same request with these members. The
-    /// provider demands the members, so the earlier refusal was about another part of the request.
-    fn prefer_refusal_of_filled(
+    /// Notes where thinking that does not fit begins, if the first refusal of thinking names the place.
+    fn note_stale(
         &mut self,
+        request: &ClientRequest,
         placed: &PlacedRequest,
-        reply: ProviderReply,
-        refusal: Option<Refusal>,
-    ) -> (ProviderReply, Option<Refusal>) {
-        let lacks_members = matches!(refusal, Some(Refusal::Thinking(ThinkingRefusal::Missing)));
-        let Some(refused) = self.refused_filled.take_if(|_| lacks_members) else {
-            return (reply, refusal);
-        };
-        self.filling_refused = false;
-        if self.additions_refused {
-            return (reply, refusal);
+        reply: &ProviderReply,
+    ) {
+        if self.past.first_of_thinking().is_none() {
+            let headers = reply.answer.headers();
+            self.thinking.note_stale(request, placed, headers);
         }
-        self.extras.filling = AnswerFilling::All;
-        let refusal = placed.has_additions().then_some(Refusal::Additions);
-        (refused, refusal)
     }
 
-    /// Changes the request according to the refusal. Returns whether the request is sent again.
+    /// Changes the request by the first remedy that is possible, so that it is sent again. Returns the answer of the attempt if
+    /// there is none.
     fn change_request(
         &mut self,
+        request: &ClientRequest,
+        placed: &mut PlacedRequest,
+        refusal: Refusal,
+        reply: ProviderReply,
+        mut fallbacks: Option<&mut Fallbacks>,
+    ) -> Option<ProviderReply> {
+        let format = request.parsed.format;
+        if request.continues_thread() {
+            return Some(overflow_answer(format, placed, reply, &refusal));
+        }
+        let refusal = self.past.reinterpret(refusal);
+        let facts = self.collect_facts(request, placed, &refusal);
+        let mut remedies = list_remedies(&self.past, &refusal, &facts).into_iter();
+        let made = remedies.find(|remedy| {
+            let fallbacks = fallbacks.as_deref_mut();
+            self.make_remedy(*remedy, request, placed, &refusal, fallbacks)
+        });
+        let earlier = self
+            .refused_filled
+            .take_if(|_| refusal == Refusal::MembersDemanded);
+        let reply = earlier.unwrap_or(reply);
+        let answer = if made.is_some() {
+            self.keep_reply(&refusal, reply);
+            None
+        } else {
+            Some(overflow_answer(format, placed, reply, &refusal))
+        };
+        self.past.note(refusal, made);
+        answer
+    }
+
+    fn collect_facts(
+        &self,
+        request: &ClientRequest,
+        placed: &PlacedRequest,
+        refusal: &Refusal,
+    ) -> RemedyFacts {
+        let planned = placed.planned.as_deref();
+        let is_of_thinking = matches!(refusal, Refusal::Thinking(_));
+        let thinking = is_of_thinking.then(|| describe_thinking(request, placed));
+        RemedyFacts {
+            extras: self.extras,
+            has_additions: placed.has_additions(),
+            is_guarded: planned.is_some_and(PlannedRequest::is_guarded),
+            names_stale: self.thinking.names_stale(),
+            thinking: thinking.unwrap_or_default(),
+        }
+    }
+
+    /// Changes the request. Returns whether it is sent again: not if the remedy is not possible, or only prepares the next one.
+    fn make_remedy(
+        &mut self,
+        remedy: Remedy,
         request: &ClientRequest,
         placed: &mut PlacedRequest,
         refusal: &Refusal,
         fallbacks: Option<&mut Fallbacks>,
     ) -> bool {
         let (extras, guesses) = (&mut self.extras, &mut self.guesses);
-        self.markers_refused = matches!(refusal, Refusal::Markers);
-        match refusal {
-            Refusal::TooLong {
-                overflow,
-                by_one_host,
-                ..
-            } => {
+        match remedy {
+            Remedy::LeaveUsageOut => extras.usage = false,
+            Remedy::LeaveMarkersOut => extras.markers = false,
+            Remedy::LeaveMembersOut => extras.filling = AnswerFilling::Nothing,
+            Remedy::ReplaceSummary => placed.change_plan(request, plan_without_block),
+            Remedy::LeaveAdditionsOut => placed.change_plan(request, plan_without_additions),
+            Remedy::RestoreMembers => {
+                extras.filling = AnswerFilling::All;
+                return false;
+            }
+            Remedy::ConfirmLength => {
                 self.unknown.forget();
-                return refit_after_overflow(
-                    request,
-                    placed,
-                    overflow,
-                    *by_one_host,
-                    guesses,
-                    fallbacks,
-                );
+                return false;
             }
-            Refusal::TooLarge(size) => {
-                return refit_to_size(request, placed, *size, &mut self.size_tries);
+            Remedy::RestoreTexts => {
+                self.unknown.give_up(request, placed, guesses);
+                return false;
             }
-            Refusal::OneRequest(limit) => {
-                return !std::mem::replace(&mut self.limit_fitted, true)
-                    && refit_to_request_limit(request, placed, limit);
+            Remedy::MovePrompt => {
+                return placed.try_replan(request, plan_without_prompt_after_tool);
             }
-            Refusal::Unknown { wording, size } => {
-                let unknown = &mut self.unknown;
-                if unknown.try_smaller(request, placed, wording, fallbacks, guesses) {
-                    // The parts that were left out before were not the reason.
-                    (self.additions_refused, self.filling_refused) = (false, false);
-                    return true;
-                }
-                let Some(size) = *size else { return false };
-                unknown.give_up(request, placed, guesses);
-                return refit_to_size(request, placed, size, &mut self.size_tries);
-            }
-            Refusal::Wordless => return refit_after_guess(request, placed, guesses),
-            Refusal::Thinking(refused) => {
-                return self.remedy.prepare(request, placed, extras, *refused);
-            }
-            Refusal::ToDrop { named, by_name } => {
-                let remedy = &mut self.remedy;
-                if *by_name && remedy.rename_drop(request, placed, extras) {
-                    return true;
-                }
-                return remedy.prepare_without_drop(request, placed, extras, *named);
-            }
-            Refusal::Additions => {
-                let replanned = placed.try_replan(request, plan_without_prompt_after_tool)
-                    || placed.try_replan(request, plan_without_rounds);
-                if !replanned {
-                    self.additions_refused = true;
-                    placed.change_plan(request, plan_without_additions);
-                }
-            }
-            Refusal::WindowBeta => {
+            Remedy::LeaveRoundsOut => return placed.try_replan(request, plan_without_rounds),
+            Remedy::LeaveWindowBetaOut => {
                 let home = fallbacks.as_deref().and_then(Fallbacks::home);
                 return plan_without_window_beta(request, placed, home);
             }
-            Refusal::Summary(_) => placed.change_plan(request, plan_without_block),
-            Refusal::Usage => (extras.usage, self.usage_refused) = (false, true),
-            Refusal::Markers => extras.markers = false,
-            Refusal::Filling => {
-                (extras.filling, self.filling_refused) = (AnswerFilling::Nothing, true);
+            Remedy::FillAnswers
+            | Remedy::AskToDrop
+            | Remedy::RenameDrop
+            | Remedy::LeaveStaleThinkingOut
+            | Remedy::LeaveThinkingOut
+            | Remedy::SwitchThinkingOff => {
+                let thinking = &self.thinking;
+                return thinking.make_remedy(remedy, request, placed, extras, refusal);
+            }
+            Remedy::Refit => {
+                return refit_after_overflow(request, placed, refusal, guesses, fallbacks);
+            }
+            Remedy::RefitByGuess => return refit_after_guess(request, placed, guesses),
+            Remedy::FitToRequestLimit => return refit_to_request_limit(request, placed, refusal),
+            Remedy::HalveTexts => {
+                let unknown = &mut self.unknown;
+                return unknown.try_smaller(request, placed, refusal, fallbacks, guesses);
+            }
+            Remedy::KeepFewImages | Remedy::KeepNoImages | Remedy::HalvePrompt => {
+                return refit_to_size(request, placed, refusal, remedy);
             }
         }
         true
     }
 
     /// Keeps an answer that the client may get after all.
-    fn keep_refusal(&mut self, refusal: Refusal, reply: ProviderReply) {
+    fn keep_reply(&mut self, refusal: &Refusal, reply: ProviderReply) {
         match refusal {
             // The missing member is added now. If the request is refused again, that has another reason, and the client gets
             // that refusal.
             Refusal::Thinking(ThinkingRefusal::Missing) => {}
-            Refusal::Thinking(_) => self.remedy.keep_refusal(reply),
+            Refusal::Thinking(_) => self.thinking.keep_refusal(reply),
             Refusal::Filling => self.refused_filled = Some(reply),
             Refusal::Unknown { .. } => self.unknown.keep_refusal(reply),
-            Refusal::Summary(refused) => self.summary_refused = Some(refused),
             _ => {}
         }
     }
@@ -263,19 +270,23 @@ impl Attempt {
         reply: &ProviderReply,
     ) {
         let (provider, model) = (&placed.target.provider, &placed.target.model);
-        if self.usage_refused {
+        let past = &self.past;
+        if past.has_made(Remedy::LeaveUsageOut) {
             provider.note_usage_refused(model);
         }
-        if self.markers_refused || reply.sent.markers {
-            provider.note_markers(model, !self.markers_refused, Instant::now());
+        // Only an answer to the same request without the markers proves that they were refused: if the request was changed in
+        // another way too, that change may be why it is answered.
+        let markers_refused = past.ends_with(Remedy::LeaveMarkersOut);
+        if markers_refused || reply.sent.markers {
+            provider.note_markers(model, !markers_refused, Instant::now());
         }
-        if self.summary_refused == Some(SummaryRefusal::Unknown) {
+        if past.last_of_summary() == Some(SummaryRefusal::Unknown) {
             provider.change_notes(model, |it| it.refuses_summaries = true);
         }
-        if self.filling_refused {
+        if past.blames_members() {
             provider.change_notes(model, |it| it.answer_filling = AnswerFilling::Nothing);
         }
-        if self.additions_refused {
+        if past.blames_additions() {
             end_recovery(request, placed);
         }
         learn_from_guesses(request, placed, &self.guesses);

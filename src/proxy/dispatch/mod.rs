@@ -1,8 +1,8 @@
 //! Retries and fallbacks: asks one candidate after the other, and asks the same candidate again if that may help.
 //!
-//! Retries and fallbacks are made in this file only. Below it, `attempt.rs` sends only changed requests again. Above it,
-//! only the tool loop sends requests, each of which follows an answer. Retries and fallbacks end before a byte of an answer
-//! reaches the client.
+//! Retries and fallbacks are made in this file only, as [`follow_attempt`] says. Below it, `attempt.rs` sends only changed
+//! requests again, as [`next_step::list_remedies`] says. Above it, only the tool loop sends requests, each of which follows an
+//! answer. Retries and fallbacks end before a byte of an answer reaches the client.
 //!
 //! A request that continues a thread of Messages is sent to one candidate only. It is sent again only if the first try
 //! cannot have arrived.
@@ -12,7 +12,10 @@
 mod attempt;
 mod edit_body;
 pub mod fallbacks;
+mod judge_error;
+mod next_step;
 mod overflow_retry;
+mod past_refusals;
 pub mod provider_reply;
 mod refusal;
 mod thinking_remedy;
@@ -27,7 +30,11 @@ use std::{
 pub(super) use self::attempt::attempt_request;
 use http::StatusCode;
 
-use self::{fallbacks::Fallbacks, provider_reply::is_stream};
+use self::{
+    fallbacks::Fallbacks,
+    next_step::{AttemptEnd, CandidateFacts, NextCandidate, follow_attempt},
+    provider_reply::is_stream,
+};
 pub use self::{
     fallbacks::PlacedRequest,
     provider_reply::{CallCount, ProviderReply, SendError},
@@ -38,7 +45,7 @@ use crate::{
     provider::{
         Provider, UpstreamError,
         breaker::{BreakerState, Permit},
-        retry::{RetryClass, classify_status, parse_retry_after},
+        retry::parse_retry_after,
     },
     proxy::{ClientRequest, plan::log_plan},
     telemetry::{Operation, metrics::Metrics},
@@ -56,14 +63,8 @@ pub struct AnsweredRequest {
 /// What a candidate answered last, and the request as it went out to it.
 struct AskedRequest {
     result: Result<ProviderReply, SendError>,
+    end: AttemptEnd,
     placed: PlacedRequest,
-}
-
-/// What an attempt means for the next one.
-struct AttemptVerdict {
-    outcome: RetryClass,
-    /// The pause that the provider asks for.
-    retry_after: Option<Duration>,
 }
 
 /// Asks one candidate after the other until one gives the client's answer.
@@ -82,17 +83,22 @@ pub async fn send_with_fallbacks(
         note_candidate(request, &placed);
         // Boxed, so that the future that waits for an answer stays small.
         let asked = ask_candidate(request, &mut placed, &mut fallbacks, &mut calls);
-        let (result, may_fall_back) = Box::pin(asked).await;
+        let (result, end, next) = Box::pin(asked).await;
         request.notes.facts().attempts = Some(calls.calls);
-        let too_long = result.as_ref().is_ok_and(|reply| reply.too_long);
-        let next = if may_fall_back {
-            fallbacks.plan_next_candidate(request, &placed, too_long)
-        } else {
+        let too_long = next == NextCandidate::Larger;
+        let next = if next == NextCandidate::None {
             None
+        } else {
+            fallbacks.plan_next_candidate(request, &placed, too_long)
         };
         let Some(next) = next else {
             let before = before.filter(|_| !fallbacks.is_home(&placed.target));
-            return choose_answer(request, AskedRequest { result, placed }, before, calls);
+            let last = AskedRequest {
+                result,
+                end,
+                placed,
+            };
+            return choose_answer(request, last, before, calls);
         };
         let failed = std::mem::replace(&mut placed, next);
         let (from, to) = (&*failed.target.provider.name, &*placed.target.provider.name);
@@ -110,6 +116,7 @@ pub async fn send_with_fallbacks(
         {
             before = Some(AskedRequest {
                 result,
+                end,
                 placed: failed,
             });
         }
@@ -124,8 +131,7 @@ fn choose_answer(
     before: Option<AskedRequest>,
     calls: CallCount,
 ) -> Result<AnsweredRequest, Failure> {
-    let AskedRequest { result, placed } = match before.filter(|_| is_less_informative(&last.result))
-    {
+    let chosen = match before.filter(|_| last.end.is_less_informative()) {
         Some(before) => {
             let fallback = &*last.placed.target.provider.name;
             tracing::warn!(
@@ -139,21 +145,10 @@ fn choose_answer(
         None => last,
     };
     Ok(AnsweredRequest {
-        reply: result?,
-        placed,
+        reply: chosen.result?,
+        placed: chosen.placed,
         calls,
     })
-}
-
-/// Whether this failure says less to the client than one of another candidate: it is no answer at all, or a refusal.
-fn is_less_informative(result: &Result<ProviderReply, SendError>) -> bool {
-    let Ok(reply) = result else {
-        return true;
-    };
-    let status = reply.status();
-    let class = classify_status(status, true);
-    let is_refused = matches!(class, RetryClass::Final | RetryClass::Denied);
-    reply.too_long || is_refused && !status.is_success()
 }
 
 /// Describes why a candidate is left or asked again, as the words that follow its name in a log line.
@@ -169,55 +164,39 @@ fn describe_failure(result: &Result<ProviderReply, SendError>) -> String {
     }
 }
 
-/// Asks this candidate, and retries as far as that is allowed. Returns the last result, and whether another candidate may
-/// answer: not if the result is the client's answer, or an answer that began and broke off.
+/// Asks this candidate, and retries as far as that is allowed. Returns the last result, how it ended, and who may be asked
+/// next.
 async fn ask_candidate(
     request: &ClientRequest,
     placed: &mut PlacedRequest,
     fallbacks: &mut Fallbacks,
     calls: &mut CallCount,
-) -> (Result<ProviderReply, SendError>, bool) {
+) -> (Result<ProviderReply, SendError>, AttemptEnd, NextCandidate) {
     let provider = Arc::clone(&placed.target.provider);
     let metrics = &request.app.metrics;
+    let own_key = matches!(provider.config.auth, Auth::Key(..));
     let mut retries = 0;
     loop {
         let permit = provider.breaker.try_admit(Instant::now());
         let permit = permit.unwrap_or_else(|| provider.breaker.force_admit());
         fallbacks.budget.count_attempt();
         let result = attempt_request(request, placed, Some(fallbacks), calls).await;
+        let end = AttemptEnd::from_result(&result, own_key);
         // If a session follows the stream, the stream counts as a success only at its end.
         let is_followed = request.session.is_some() && placed.planned.is_some();
         let asked = request.parsed.streams && is_followed;
         let ends_later = |reply: &ProviderReply| asked && is_stream(&reply.answer, true);
-        let verdict = judge_attempt(metrics, &provider, &result, permit, ends_later);
-        let may_have_arrived = match &result {
-            Err(SendError::Unsent(error)) => error.may_have_arrived(),
-            _ => true,
+        let retry_after = report_attempt(metrics, &provider, &result, end, permit, ends_later);
+        let facts = CandidateFacts {
+            continues_thread: request.continues_thread(),
+            named_one_waits: fallbacks.is_larger(&placed.target) || fallbacks.home_was_skipped(),
         };
-        if may_have_arrived && request.continues_thread() {
-            return (result, false);
+        let next = follow_attempt(end, facts);
+        if next != NextCandidate::SameOrNext {
+            return (result, end, next);
         }
-        if verdict.outcome == RetryClass::Final {
-            let may_fall_back = match &result {
-                // If another model was asked first, the client's own may still take the request.
-                Ok(reply) => {
-                    let failed = !reply.status().is_success();
-                    let waits = fallbacks.is_larger(&placed.target) || fallbacks.home_was_skipped();
-                    reply.too_long || failed && waits
-                }
-                Err(error) => matches!(error, SendError::Unsent(_)),
-            };
-            return (result, may_fall_back);
-        }
-        let now = Instant::now();
-        // No retry where the circuit has opened while another candidate can answer.
-        let is_open = provider.breaker.state_at(now) == BreakerState::Open;
-        let may_retry =
-            verdict.outcome != RetryClass::Denied && !(is_open && fallbacks.any_admits());
-        let (budget, chance) = (&fallbacks.budget, random_fraction());
-        let wait = budget.retry_delay(retries, verdict.retry_after, now, chance);
-        let Some(wait) = wait.filter(|_| may_retry) else {
-            return (result, true);
+        let Some(wait) = find_retry_wait(&provider, fallbacks, retries, retry_after) else {
+            return (result, end, next);
         };
         retries += 1;
         tracing::info!(
@@ -234,34 +213,33 @@ async fn ask_candidate(
     }
 }
 
-/// Judges an attempt, and reports it to the breaker.
-fn judge_attempt(
+/// The wait before the candidate is asked again. `None`: it is not, as the budget says, or since its circuit is open while
+/// another candidate can answer.
+fn find_retry_wait(
+    provider: &Provider,
+    fallbacks: &Fallbacks,
+    retries: u32,
+    retry_after: Option<Duration>,
+) -> Option<Duration> {
+    let now = Instant::now();
+    let is_open = provider.breaker.state_at(now) == BreakerState::Open;
+    if is_open && fallbacks.any_admits() {
+        return None;
+    }
+    let (budget, chance) = (&fallbacks.budget, random_fraction());
+    budget.retry_delay(retries, retry_after, now, chance)
+}
+
+/// Reports an attempt to the metrics, the breaker and the log. Returns the pause that the provider asks for.
+fn report_attempt(
     metrics: &Metrics,
     provider: &Provider,
     result: &Result<ProviderReply, SendError>,
+    end: AttemptEnd,
     permit: Permit<'_>,
     ends_later: impl Fn(&ProviderReply) -> bool,
-) -> AttemptVerdict {
-    let own_key = matches!(provider.config.auth, Auth::Key(..));
-    let (outcome, label) = match result {
-        Ok(reply) if reply.too_long => (RetryClass::Final, "answer"),
-        Ok(reply) => match classify_status(reply.status(), own_key) {
-            RetryClass::Final => (RetryClass::Final, "answer"),
-            RetryClass::Busy => (RetryClass::Busy, "busy"),
-            RetryClass::Failed => (RetryClass::Failed, "failed"),
-            RetryClass::Denied => (RetryClass::Denied, "denied"),
-        },
-        // The client caused the failure.
-        Err(SendError::Unsent(
-            UpstreamError::BodyBroken
-            | UpstreamError::BodySlow { .. }
-            | UpstreamError::NoModel { .. },
-        )) => (RetryClass::Final, "unsent"),
-        Err(SendError::Unsent(_)) => (RetryClass::Failed, "unsent"),
-        Err(SendError::Failing(_)) => (RetryClass::Failed, "failed"),
-        Err(SendError::Broken(_)) => (RetryClass::Final, "failed"),
-    };
-    metrics.count_attempt(&provider.name, label);
+) -> Option<Duration> {
+    metrics.count_attempt(&provider.name, end.label());
     if let (Ok(reply), Auth::Key(_, variable)) = (result, &provider.config.auth)
         && reply.status() == StatusCode::UNAUTHORIZED
     {
@@ -274,12 +252,12 @@ fn judge_attempt(
         );
     }
     let now = Instant::now();
-    match (outcome, result) {
-        (RetryClass::Failed, _) | (_, Err(SendError::Broken(_))) => permit.record_failure(now),
-        (_, Ok(reply)) if ends_later(reply) => permit.record_begun(),
-        (_, Ok(_)) => permit.record_success(),
+    match result {
+        _ if end.is_failure() => permit.record_failure(now),
+        Ok(reply) if ends_later(reply) => permit.record_begun(),
+        Ok(_) => permit.record_success(),
         // The client caused the failure, which shows nothing about the provider.
-        (_, Err(_)) => {}
+        Err(_) => {}
     }
     if matches!(
         result,
@@ -292,16 +270,13 @@ fn judge_attempt(
     let headers = result.as_ref().ok().map(|reply| reply.answer.headers());
     let retry_after = headers.and_then(|headers| parse_retry_after(headers, SystemTime::now()));
     // With the client's credentials, the limit is that of one account, so the provider is not paused for others.
-    if outcome == RetryClass::Busy
+    if end == AttemptEnd::Busy
         && !matches!(provider.config.auth, Auth::Client)
         && let Some(length) = retry_after
     {
         provider.breaker.pause_for(now, length);
     }
-    AttemptVerdict {
-        outcome,
-        retry_after,
-    }
+    retry_after
 }
 
 /// Notes the candidate that is asked, and logs its plan.

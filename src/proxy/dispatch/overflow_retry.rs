@@ -25,7 +25,9 @@ use std::time::SystemTime;
 
 use http::{HeaderValue, Response, StatusCode};
 
-use super::{fallbacks::Fallbacks, provider_reply::ProviderReply, refusal::Refusal};
+use super::{
+    fallbacks::Fallbacks, next_step::Remedy, provider_reply::ProviderReply, refusal::Refusal,
+};
 use crate::{
     conversation::Format,
     http::answer::{ERROR_HEADER, json_response},
@@ -80,16 +82,52 @@ impl Guesses {
     }
 }
 
+/// How a request is fitted anew after an overflow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RefitMethod {
+    Nothing,
+    /// Only what must stay is left.
+    ToRequired,
+    /// The answer cap goes down to the least that the guard allows.
+    LowerCap,
+    Cut,
+    /// If nothing can be cut, a shorter answer is better than no answer.
+    CutOrLowerCap,
+}
+
+/// Chooses how a request that was fitted anew `refits` times is fitted after the next overflow.
+fn choose_refit(refits: u32, refused: &RefusedPrompt) -> RefitMethod {
+    let has_numbers = refused.overflow != Overflow::default();
+    if refits >= MAX_REFITS {
+        RefitMethod::Nothing
+    } else if !has_numbers && refits + 1 == MAX_REFITS {
+        RefitMethod::ToRequired
+    } else if refused.may_be_due_to_cap() {
+        RefitMethod::LowerCap
+    } else if refused.names_answer() {
+        RefitMethod::CutOrLowerCap
+    } else {
+        RefitMethod::Cut
+    }
+}
+
 /// Learns from an overflow and fits the request anew, unless a larger model is asked instead. Returns whether the request got
 /// smaller.
 pub(super) fn refit_after_overflow(
     request: &ClientRequest,
     placed: &mut PlacedRequest,
-    overflow: &Overflow,
-    by_one_host: bool,
+    refusal: &Refusal,
     guesses: &mut Guesses,
     fallbacks: Option<&mut Fallbacks>,
 ) -> bool {
+    let Refusal::TooLong {
+        overflow,
+        by_one_host,
+        ..
+    } = refusal
+    else {
+        return false;
+    };
     let planned = placed.planned.as_deref();
     let Some((followed, planned)) = request.followed_conversation().zip(planned) else {
         return false;
@@ -105,21 +143,19 @@ pub(super) fn refit_after_overflow(
         return false;
     }
     let mut refused = planned.describe_refusal(overflow);
-    refused.by_one_host |= by_one_host;
+    refused.by_one_host |= *by_one_host;
     let lesson = app.registry.learn_from_refusal(target, &refused);
     app.replica_sync.mark_changed(target);
     target.window = app.registry.current_window(target);
     let counted = refused.count_prompt_tokens();
-    let may_refit = planned.refits < MAX_REFITS;
-    let is_last = !has_numbers && planned.refits + 1 == MAX_REFITS;
     let lowered = |most: u32| lower_cap(followed, planned, target, most);
-    let smaller = match is_last {
-        _ if !may_refit => None,
-        true => refit_to_required(followed, planned),
-        false if refused.may_be_due_to_cap() => lowered(refused.reserve),
-        false => refit_request(followed, planned, target, counted)
-            // If nothing can be cut, a shorter answer is better than no answer.
-            .or_else(|| lowered(refused.answer / CAP_STEP).filter(|_| refused.names_answer())),
+    let smaller = match choose_refit(planned.refits, &refused) {
+        RefitMethod::Nothing => None,
+        RefitMethod::ToRequired => refit_to_required(followed, planned),
+        RefitMethod::LowerCap => lowered(refused.reserve),
+        RefitMethod::Cut => refit_request(followed, planned, target, counted),
+        RefitMethod::CutOrLowerCap => refit_request(followed, planned, target, counted)
+            .or_else(|| lowered(refused.answer / CAP_STEP)),
     };
     let goes_to_larger = |it: &_| fallbacks.is_some_and(|all| all.queue_larger_model(request, it));
     // The health levels follow the window that is assumed now.
@@ -179,50 +215,43 @@ pub(super) fn refit_after_guess(
     true
 }
 
-/// Plans a request again whose bytes or images were refused. First half of the older images stay, [`MOST_OLD_IMAGES`] at
-/// most, then none of them, and then the prompt is halved: once for images, three times for bytes. `tries` counts these
-/// steps. Learns nothing about the window. Returns whether the request got smaller.
+/// Plans a request again whose bytes or images were refused. Learns nothing about the window. Returns whether the request
+/// got smaller.
 pub(super) fn refit_to_size(
     request: &ClientRequest,
     placed: &mut PlacedRequest,
-    refused: SizeRefusal,
-    tries: &mut u32,
+    refusal: &Refusal,
+    remedy: Remedy,
 ) -> bool {
-    let provider = placed.target.provider.name.clone();
-    let halves = match refused {
-        SizeRefusal::Images => 1,
-        SizeRefusal::Bytes => 3,
+    let refused = match refusal {
+        Refusal::TooLarge(SizeRefusal::Images) => "images",
+        _ => "size in bytes",
     };
-    while *tries < 2 + halves {
-        let nth = *tries;
-        *tries += 1;
-        let is_smaller = placed.try_replan(request, |followed, planned| match nth {
-            0 => clear_old_media(followed, planned, MOST_OLD_IMAGES),
-            1 => clear_old_media(followed, planned, 0),
-            _ => halve_request(followed, planned),
-        });
-        if is_smaller {
-            tracing::warn!(
-                provider = &*provider,
-                model = placed.target.model,
-                "{provider} refused a request for its {}; sending it again without its oldest images or messages",
-                match refused {
-                    SizeRefusal::Images => "images",
-                    SizeRefusal::Bytes => "size in bytes",
-                }
-            );
-            return true;
-        }
+    let is_smaller = placed.try_replan(request, |followed, planned| match remedy {
+        Remedy::KeepFewImages => clear_old_media(followed, planned, MOST_OLD_IMAGES),
+        Remedy::KeepNoImages => clear_old_media(followed, planned, 0),
+        _ => halve_request(followed, planned),
+    });
+    if is_smaller {
+        let provider = &*placed.target.provider.name;
+        tracing::warn!(
+            provider,
+            model = placed.target.model,
+            "{provider} refused a request for its {refused}; sending it again without its oldest images or messages"
+        );
     }
-    false
+    is_smaller
 }
 
 /// Fits a request to a limit of tokens a minute that is smaller than the request. Returns whether it got smaller.
 pub(super) fn refit_to_request_limit(
     request: &ClientRequest,
     placed: &mut PlacedRequest,
-    limit: &Overflow,
+    refusal: &Refusal,
 ) -> bool {
+    let Refusal::OneRequest(limit) = refusal else {
+        return false;
+    };
     let provider = placed.target.provider.name.clone();
     let is_smaller = placed.try_replan(request, |followed, planned| {
         fit_to_request_limit(followed, planned, limit)
@@ -272,7 +301,7 @@ pub(super) fn overflow_answer(
     format: Format,
     placed: &PlacedRequest,
     reply: ProviderReply,
-    refusal: Refusal,
+    refusal: &Refusal,
 ) -> ProviderReply {
     let Refusal::TooLong {
         overflow, classic, ..
@@ -282,10 +311,10 @@ pub(super) fn overflow_answer(
     };
     let planned = placed.planned.as_ref();
     let is_unguarded = planned.is_some_and(|planned| !planned.is_guarded());
-    let answer = if is_unguarded || classic {
+    let answer = if is_unguarded || *classic {
         reply.answer
     } else {
-        overflow_response(format, &overflow, placed.target.window)
+        overflow_response(format, overflow, placed.target.window)
     };
     ProviderReply {
         answer,
@@ -303,4 +332,53 @@ fn overflow_response(format: Format, overflow: &Overflow, window: Window) -> Res
         answer.headers_mut().insert(ERROR_HEADER, code);
     }
     answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::WindowSource;
+
+    #[test]
+    #[rustfmt::skip]
+    fn a_refit_lowers_the_cap_before_it_cuts_and_keeps_only_the_rest_at_last() {
+        let none = Overflow::default();
+        let window = Overflow { window: Some(10_000), ..none };
+        let with_answer = Overflow { answer: Some(4_000), ..window };
+        let with_both = Overflow { prompt_tokens: Some(8_000), ..with_answer };
+        let long_prompt = Overflow { prompt_tokens: Some(12_000), ..with_answer };
+        let limit = Overflow { prompt_limit: Some(9_000), prompt_tokens: Some(12_000), ..none };
+        // In each row: the times that the request was fitted, the numbers of the refusal, and the answer cap.
+        for (name, refits, overflow, answer, expected) in [
+            ("no number", 0, none, 1_000, RefitMethod::Cut),
+            ("no number, the second time", 1, none, 1_000, RefitMethod::Cut),
+            ("no number, the last time", 2, none, 1_000, RefitMethod::ToRequired),
+            ("no number, once too often", 3, none, 1_000, RefitMethod::Nothing),
+            ("the window", 0, window, 4_000, RefitMethod::Cut),
+            ("the window, the last time", 2, window, 4_000, RefitMethod::Cut),
+            ("the window, once too often", 3, window, 4_000, RefitMethod::Nothing),
+            ("an answer above the least", 0, with_answer, 4_000, RefitMethod::LowerCap),
+            ("the least answer", 0, with_answer, 1_000, RefitMethod::CutOrLowerCap),
+            ("a counted prompt within the window", 0, with_both, 4_000, RefitMethod::CutOrLowerCap),
+            ("a counted prompt beyond it", 0, long_prompt, 4_000, RefitMethod::Cut),
+            ("a limit of prompts", 0, limit, 4_000, RefitMethod::Cut),
+        ] {
+            let claimed = Window {
+                tokens: 20_000,
+                input: None,
+                taught: None,
+                source: WindowSource::Config,
+            };
+            let refused = RefusedPrompt {
+                overflow,
+                claimed,
+                expected: 12_000,
+                answer,
+                reserve: 1_000,
+                answered: 0,
+                by_one_host: false,
+            };
+            assert_eq!(choose_refit(refits, &refused), expected, "{name}");
+        }
+    }
 }

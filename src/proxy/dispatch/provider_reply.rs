@@ -110,3 +110,29 @@ pub async fn read_fault(
     let (_, text) = read_short(format, answer, provider).await.ok()?;
     ErrorBody::parse_body(&text?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[rustfmt::skip]
+    fn an_answer_is_a_stream_by_its_type_else_by_what_was_asked() {
+        // In each row: where no stream was asked for, and where one was.
+        for (status, kind, unasked, asked) in [
+            (200, "text/event-stream", true, true),
+            (200, " Text/Event-Stream; charset=utf-8", true, true),
+            (200, "application/json", false, false),
+            (200, "Application/JSON; charset=utf-8", false, false),
+            (200, "text/plain", false, true),
+            (200, "", false, true),
+            (400, "text/event-stream", false, false),
+            (502, "", false, false),
+        ] {
+            let answer = Response::builder().status(status).header(CONTENT_TYPE, kind);
+            let answer = answer.body(whole_body("")).unwrap();
+            assert_eq!(is_stream(&answer, false), unasked, "{status} {kind}");
+            assert_eq!(is_stream(&answer, true), asked, "{status} {kind}, asked");
+        }
+    }
+}

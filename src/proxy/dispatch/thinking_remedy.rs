@@ -23,8 +23,11 @@ use http::HeaderMap;
 
 use super::{
     edit_body::{Extras, edit_body},
+    judge_error::is_bad_request,
+    next_step::{Remedy, ThinkingFacts},
+    past_refusals::PastRefusals,
     provider_reply::ProviderReply,
-    refusal::is_bad_request,
+    refusal::Refusal,
 };
 use crate::{
     config::profile::AnswerFilling,
@@ -32,30 +35,19 @@ use crate::{
     guard::running_turn::find_running_turn,
     provider::thinking_refusal::{ThinkingRefusal, read_stale_entry},
     proxy::{
-        ClientRequest, PlacedRequest, PlannedRequest,
+        ClientRequest, PlacedRequest,
         plan::{find_stale_places, plan_without_reasoning, plan_without_stale, target_model},
     },
     session::ReasoningMemory,
 };
 
-/// What was tried in one attempt.
+/// What one attempt keeps of its refusals of thinking.
 #[derive(Default)]
 pub(super) struct ThinkingRemedy {
-    refused: Option<ThinkingRefusal>,
     /// The answer for the client if nothing helps.
     first: Option<ProviderReply>,
-    asked_to_drop: bool,
-    /// The member that asks for it was sent under its other name.
-    renamed: bool,
-    /// The provider refused to drop thinking, and named the member that it does not take.
-    drop_refused: bool,
-    left_out: bool,
     /// The places of the answers with thinking that does not fit, if the refusal named the first such block.
     stale: Option<Range<u32>>,
-    /// Their thinking is left out.
-    left_stale_out: bool,
-    /// No remedy is left after a refusal of thinking. The refusal may be in an answer whose status is a success.
-    gave_up: bool,
 }
 
 impl ThinkingRemedy {
@@ -78,16 +70,13 @@ impl ThinkingRemedy {
         turn.is_some() && turn == conversation.map(find_running_turn)
     }
 
-    /// Notes where the thinking that does not fit begins, if the refusal of the first request names the place.
-    pub(super) fn note_refusal(
+    /// Notes where the thinking that does not fit begins, if the answer names the place.
+    pub(super) fn note_stale(
         &mut self,
         request: &ClientRequest,
         placed: &PlacedRequest,
         headers: &HeaderMap,
     ) {
-        if self.refused.is_some() {
-            return;
-        }
         let entry = read_stale_entry(headers).zip(request.followed_conversation());
         let planned = entry.zip(placed.planned.as_deref());
         self.stale = planned.and_then(|((entry, followed), planned)| {
@@ -96,100 +85,60 @@ impl ThinkingRemedy {
         });
     }
 
-    /// Changes the request after a refusal of thinking. Returns whether the changed request may be accepted.
-    pub(super) fn prepare(
-        &mut self,
-        request: &ClientRequest,
-        placed: &mut PlacedRequest,
-        extras: &mut Extras,
-        refused: ThinkingRefusal,
-    ) -> bool {
-        self.refused.get_or_insert(refused);
-        self.gave_up = !self.find_next(request, placed, extras, refused);
-        !self.gave_up
+    /// Whether the refusal named the first block that does not fit.
+    pub(super) const fn names_stale(&self) -> bool {
+        self.stale.is_some()
     }
 
-    fn find_next(
-        &mut self,
+    /// Changes the request, or its extras. Returns whether the changed request may be accepted.
+    pub(super) fn make_remedy(
+        &self,
+        remedy: Remedy,
         request: &ClientRequest,
         placed: &mut PlacedRequest,
         extras: &mut Extras,
-        refused: ThinkingRefusal,
+        refusal: &Refusal,
     ) -> bool {
-        let followed = request.followed_conversation();
-        let Some((followed, planned)) = followed.zip(placed.planned.as_deref()) else {
-            return false;
-        };
-        let conversation = followed.conversation;
-        if !planned.is_open_to_changes() {
-            return false;
-        }
-        let names = match refused {
-            ThinkingRefusal::Missing => return Self::fill_answers(request, placed, extras),
-            ThinkingRefusal::Unpaired => return self.leave_out(request, placed, extras),
-            ThinkingRefusal::Turn if conversation.begins_turns_with_thinking() => {
-                return Self::switch_thinking_off(request, placed, extras);
+        let how = match remedy {
+            Remedy::FillAnswers => {
+                extras.filling = AnswerFilling::All;
+                // If nothing is lacking, the same request would be refused again.
+                if edit_body(request, placed, *extras).1.filling != AnswerFilling::All {
+                    return false;
+                }
+                "with the reasoning members that its answers lack"
             }
-            ThinkingRefusal::Turn | ThinkingRefusal::Signature => None,
-            ThinkingRefusal::Conversation { names } => Some(names.unwrap_or_default()),
+            Remedy::AskToDrop => {
+                extras.drop_by = Some(name_drop_member(refusal));
+                "asking it to drop thinking that does not fit"
+            }
+            Remedy::RenameDrop => {
+                extras.drop_by = extras.drop_by.map(MismatchField::other);
+                "with the other name of the member"
+            }
+            Remedy::SwitchThinkingOff => {
+                extras.thinking_off = true;
+                "with thinking off until this turn ends"
+            }
+            Remedy::LeaveStaleThinkingOut => {
+                let Some(stale) = self.stale.clone() else {
+                    return false;
+                };
+                extras.drop_by = None;
+                placed.change_plan(request, |followed, planned| {
+                    plan_without_stale(followed, planned, stale)
+                });
+                "without the thinking that does not fit"
+            }
+            Remedy::LeaveThinkingOut => {
+                extras.drop_by = None;
+                placed.change_plan(request, plan_without_reasoning);
+                "without thinking of earlier answers"
+            }
+            _ => return false,
         };
-        let sends_rounds = || planned.collect_injections(conversation).has_rounds();
-        if !conversation.has_past_thinking() && !sends_rounds() {
-            return false;
-        }
-        let wish = conversation.find_mismatch_preference();
-        if wish == MismatchPreference::Refusal && !conversation.changes_prompt(&planned.plan.edits)
-        {
-            return false;
-        }
-        let (provider, model) = (&placed.target.provider, &*placed.target.model);
-        let names = names.filter(|_| wish == MismatchPreference::Open);
-        let may_ask = names.is_some()
-            && extras.drop_by.is_none()
-            && !self.asked_to_drop
-            && !self.left_out
-            && !provider.find_notes(model).refuses_to_drop_thinking;
-        if !may_ask {
-            return self.leave_out(request, placed, extras);
-        }
-        self.asked_to_drop = true;
-        extras.drop_by = names;
-        warn_of_refusal(
-            request,
-            placed,
-            "asking it to drop thinking that does not fit",
-        );
+        warn_of_refusal(request, placed, how);
         true
-    }
-
-    /// Leaves thinking out, after a request that asked to drop it was refused, perhaps for asking. `named`: the error says
-    /// so. Returns whether the changed request may be accepted.
-    pub(super) fn prepare_without_drop(
-        &mut self,
-        request: &ClientRequest,
-        placed: &mut PlacedRequest,
-        extras: &mut Extras,
-        named: bool,
-    ) -> bool {
-        self.drop_refused |= named;
-        self.leave_out(request, placed, extras)
-    }
-
-    /// Asks by the other name of the member, once, after a host refused the first name. Returns whether the name was
-    /// changed.
-    pub(super) fn rename_drop(
-        &mut self,
-        request: &ClientRequest,
-        placed: &PlacedRequest,
-        extras: &mut Extras,
-    ) -> bool {
-        let is_first = !std::mem::replace(&mut self.renamed, true);
-        if is_first {
-            self.asked_to_drop = true;
-            extras.drop_by = extras.drop_by.map(MismatchField::other);
-            warn_of_refusal(request, placed, "with the other name of the member");
-        }
-        is_first
     }
 
     /// Keeps the first refusal of thinking, which the client gets if nothing helps.
@@ -197,14 +146,13 @@ impl ThinkingRemedy {
         self.first.get_or_insert(reply);
     }
 
-    /// Whether the request that was just refused is the first that asked to drop thinking.
-    pub(super) fn tries_drop(&self) -> bool {
-        self.asked_to_drop && !self.left_out
-    }
-
     /// Chooses the answer for the client: if the changed request was refused too, the refusal of the unchanged one.
-    pub(super) fn choose_answer(&mut self, reply: ProviderReply) -> ProviderReply {
-        let is_refused = self.gave_up || is_bad_request(reply.answer.status());
+    pub(super) fn choose_answer(
+        &mut self,
+        past: &PastRefusals,
+        reply: ProviderReply,
+    ) -> ProviderReply {
+        let is_refused = past.gave_up_on_thinking() || is_bad_request(reply.answer.status());
         match self.first.take() {
             Some(first) if is_refused && !reply.too_long => first,
             _ => reply,
@@ -214,20 +162,24 @@ impl ThinkingRemedy {
     /// Counts the refusal, if there was one, and has the session remember what was accepted.
     pub(super) fn conclude(
         &self,
+        past: &PastRefusals,
         request: &ClientRequest,
         placed: &mut PlacedRequest,
         reply: &ProviderReply,
     ) {
         let (provider, model) = (&placed.target.provider, &placed.target.model);
-        let accepted = reply.answer.status().is_success() && !self.gave_up;
-        let result = match self.refused {
+        let accepted = reply.answer.status().is_success() && !past.gave_up_on_thinking();
+        let refused = past.first_of_thinking();
+        let left_all_out = past.has_made(Remedy::LeaveThinkingOut);
+        let left_out = left_all_out || past.has_made(Remedy::LeaveStaleThinkingOut);
+        let result = match refused {
             _ if !accepted => "unhealed",
-            _ if self.left_out || self.left_stale_out => "left_out",
+            _ if left_out => "left_out",
             Some(ThinkingRefusal::Missing) => "filled",
             _ if reply.sent.thinking_off => "switched_off",
             _ => "dropped",
         };
-        if self.refused.is_some() {
+        if refused.is_some() {
             let refusals = &request.app.metrics.thinking_refusals;
             refusals.with_label_values(&[&*provider.name, result]).inc();
         }
@@ -235,12 +187,10 @@ impl ThinkingRemedy {
         if !accepted {
             return;
         }
-        if self.refused == Some(ThinkingRefusal::Missing)
-            && reply.sent.filling == AnswerFilling::All
-        {
+        if refused == Some(ThinkingRefusal::Missing) && reply.sent.filling == AnswerFilling::All {
             provider.change_notes(model, |it| it.answer_filling = AnswerFilling::All);
         }
-        if self.drop_refused {
+        if past.drop_was_refused() {
             provider.change_notes(model, |it| it.refuses_to_drop_thinking = true);
         }
         let conversation = request.parsed.conversation.as_deref();
@@ -249,7 +199,7 @@ impl ThinkingRemedy {
             return;
         };
         planned.reasoning.turn_without_thinking = turn.map(find_running_turn);
-        if self.asked_to_drop || self.left_out || self.left_stale_out {
+        if past.has_asked_to_drop() || left_out {
             planned.reasoning = ReasoningMemory {
                 is_bound: true,
                 drop_by: reply.sent.drop_by,
@@ -259,7 +209,7 @@ impl ThinkingRemedy {
                 let (inherited, model) = (&session.inherited, target_model(&placed.target));
                 let lessons = &request.app.reasoning;
                 lessons.note_lesson(inherited.session, model, planned.reasoning);
-                let stale = self.stale.clone().filter(|_| !self.left_out);
+                let stale = self.stale.clone().filter(|_| !left_all_out);
                 if let Some(stale) = stale
                     && inherited.lineage.stores_state()
                 {
@@ -268,59 +218,33 @@ impl ThinkingRemedy {
             }
         }
     }
+}
 
-    fn switch_thinking_off(
-        request: &ClientRequest,
-        placed: &PlacedRequest,
-        extras: &mut Extras,
-    ) -> bool {
-        if extras.thinking_off {
-            return false;
-        }
-        extras.thinking_off = true;
-        warn_of_refusal(request, placed, "with thinking off until this turn ends");
-        true
-    }
+/// The member by which the provider is asked to drop thinking: the one that its refusal names, else the usual one.
+fn name_drop_member(refusal: &Refusal) -> MismatchField {
+    let Refusal::Thinking(ThinkingRefusal::Conversation { names }) = refusal else {
+        return MismatchField::default();
+    };
+    names.unwrap_or_default()
+}
 
-    fn fill_answers(request: &ClientRequest, placed: &PlacedRequest, extras: &mut Extras) -> bool {
-        let is_new = extras.filling != AnswerFilling::All;
-        extras.filling = AnswerFilling::All;
-        // If nothing is lacking, the same request would be refused again.
-        if !is_new || edit_body(request, placed, *extras).1.filling != AnswerFilling::All {
-            return false;
-        }
-        warn_of_refusal(
-            request,
-            placed,
-            "with the reasoning members that its answers lack",
-        );
-        true
-    }
-
-    fn leave_out(
-        &mut self,
-        request: &ClientRequest,
-        placed: &mut PlacedRequest,
-        extras: &mut Extras,
-    ) -> bool {
-        let planned = placed.planned.as_deref();
-        let is_guarded = planned.is_some_and(PlannedRequest::is_guarded);
-        if self.left_out || !is_guarded {
-            return false;
-        }
-        extras.drop_by = None;
-        if let Some(stale) = self.stale.clone().filter(|_| !self.left_stale_out) {
-            self.left_stale_out = true;
-            placed.change_plan(request, |followed, planned| {
-                plan_without_stale(followed, planned, stale)
-            });
-            warn_of_refusal(request, placed, "without the thinking that does not fit");
-            return true;
-        }
-        self.left_out = true;
-        warn_of_refusal(request, placed, "without thinking of earlier answers");
-        placed.change_plan(request, plan_without_reasoning);
-        true
+/// Collects what the choice of a remedy needs to know of the refused request.
+pub(super) fn describe_thinking(request: &ClientRequest, placed: &PlacedRequest) -> ThinkingFacts {
+    let followed = request.followed_conversation();
+    let Some((followed, planned)) = followed.zip(placed.planned.as_deref()) else {
+        return ThinkingFacts::default();
+    };
+    let conversation = followed.conversation;
+    let sends_rounds = || planned.collect_injections(conversation).has_rounds();
+    let changes_prompt = || conversation.changes_prompt(&planned.plan.edits);
+    let wish = conversation.find_mismatch_preference();
+    let notes = placed.target.provider.find_notes(&placed.target.model);
+    ThinkingFacts {
+        is_open: planned.is_open_to_changes(),
+        begins_turns: conversation.begins_turns_with_thinking(),
+        is_sent: conversation.has_past_thinking() || sends_rounds(),
+        refusal_is_wanted: wish == MismatchPreference::Refusal && !changes_prompt(),
+        may_ask_to_drop: wish == MismatchPreference::Open && !notes.refuses_to_drop_thinking,
     }
 }
 

@@ -8,10 +8,12 @@
 
 use std::time::{Instant, SystemTime};
 
-use super::{fallbacks::Fallbacks, overflow_retry::Guesses, provider_reply::ProviderReply};
+use super::{
+    fallbacks::Fallbacks, overflow_retry::Guesses, provider_reply::ProviderReply, refusal::Refusal,
+};
 use crate::{
     http::tasks::run_beside_tasks,
-    provider::overflow::Overflow,
+    provider::{Window, overflow::Overflow},
     proxy::{
         ClientRequest, PlacedRequest, PlannedRequest,
         plan::{halve_texts, log_cuts},
@@ -24,7 +26,6 @@ const SEARCHES: usize = 64;
 /// The one try with a smaller request, and its outcome.
 #[derive(Default)]
 pub(super) struct UnknownRefusal {
-    was_tried: bool,
     /// The request as it was refused, while the smaller one has no answer.
     refused: Option<Box<PlannedRequest>>,
     wording: String,
@@ -33,23 +34,28 @@ pub(super) struct UnknownRefusal {
 }
 
 impl UnknownRefusal {
-    /// Plans a smaller request, once. `fallbacks`: their retry budget counts the try; without them nothing is tried. Returns
+    /// Plans a smaller request. `fallbacks`: their retry budget counts the try; without them nothing is tried. Returns
     /// whether the smaller request is sent.
     pub(super) fn try_smaller(
         &mut self,
         request: &ClientRequest,
         placed: &mut PlacedRequest,
-        wording: &str,
+        refusal: &Refusal,
         fallbacks: Option<&mut Fallbacks>,
         guesses: &mut Guesses,
     ) -> bool {
+        let Refusal::Unknown { wording, .. } = refusal else {
+            return false;
+        };
         let planned = placed.planned.as_deref();
         let followed = request.followed_conversation();
         let Some(((followed, planned), fallbacks)) = followed.zip(planned).zip(fallbacks) else {
             return false;
         };
-        let may_try = !self.was_tried && is_long(planned);
-        if !may_try || !fallbacks.budget.has_attempts_left(Instant::now()) {
+        let (window, answered) = (planned.target.window, planned.target.answered);
+        if !is_long(planned.expected_tokens(), window, answered)
+            || !fallbacks.budget.has_attempts_left(Instant::now())
+        {
             return false;
         }
         let Some(smaller) = halve_texts(followed, planned) else {
@@ -62,7 +68,6 @@ impl UnknownRefusal {
         guesses.refused.push(refused);
         fallbacks.budget.count_attempt();
         log_cuts(followed.session.inherited.session, &smaller);
-        self.was_tried = true;
         wording.clone_into(&mut self.wording);
         self.refused = placed.planned.take();
         placed.set_plan(followed, smaller);
@@ -124,10 +129,32 @@ impl UnknownRefusal {
     }
 }
 
-/// Whether a request is so long that its length may be why it was refused.
-fn is_long(planned: &PlannedRequest) -> bool {
-    let (sent, target) = (planned.expected_tokens(), &planned.target);
-    let window = target.window.input.unwrap_or(u32::MAX);
-    let window = window.min(target.window.tokens);
-    sent > window / 2 || (target.answered > 0 && sent > target.answered)
+/// Whether a request of so many tokens is so long that its length may be why it was refused. `answered`: the tokens of the
+/// session's last request that was answered; 0 if there is none.
+fn is_long(sent: u32, window: Window, answered: u32) -> bool {
+    let most = window.input.unwrap_or(u32::MAX).min(window.tokens);
+    sent > most / 2 || (answered > 0 && sent > answered)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::WindowSource;
+
+    #[test]
+    #[rustfmt::skip]
+    fn a_request_is_long_past_half_of_the_window_or_past_the_last_answered_one() {
+        let window = |input| Window { tokens: 10_000, input, taught: None, source: WindowSource::Config };
+        for (name, sent, input, answered, expected) in [
+            ("half of the window", 5_000, None, 0, false),
+            ("more than half", 5_001, None, 0, true),
+            ("more than half of the largest prompt", 3_001, Some(6_000), 0, true),
+            ("a largest prompt beyond the window", 5_001, Some(60_000), 0, true),
+            ("as long as one that was answered", 2_000, None, 2_000, false),
+            ("longer than one that was answered", 2_001, None, 2_000, true),
+            ("shorter, but past half", 6_000, None, 8_000, true),
+        ] {
+            assert_eq!(is_long(sent, window(input), answered), expected, "{name}");
+        }
+    }
 }
