@@ -154,26 +154,21 @@ impl Case {
             return false;
         }
         // A valid request needs no comparison with the original, which may be long.
-        let (is_valid, broken): (bool, fn(&Self, &[u8], &[u8]) -> bool) = match self.format {
-            Format::Messages => (
-                strict::messages::find_violations(after).is_empty(),
-                |_, before, after| !strict::messages::find_broken_rules(before, after).is_empty(),
-            ),
-            Format::Responses => (
-                strict::responses::find_violations(after).is_empty(),
-                |this, before, after| {
-                    let apart = this.profile.results_may_be_apart;
-                    !strict::responses::find_broken_rules(before, after, apart).is_empty()
-                },
-            ),
-            _ => (
-                strict::find_violations(after, self.profile).is_empty(),
-                |this, before, after| {
-                    !strict::find_broken_rules(before, after, this.profile).is_empty()
-                },
-            ),
-        };
-        !is_valid && broken(self, before, after)
+        match self.format {
+            Format::Messages => {
+                !strict::messages::find_violations(after).is_empty()
+                    && !strict::messages::find_broken_rules(before, after).is_empty()
+            }
+            Format::Responses => {
+                let apart = self.profile.results_may_be_apart;
+                !strict::responses::find_violations(after).is_empty()
+                    && !strict::responses::find_broken_rules(before, after, apart).is_empty()
+            }
+            _ => {
+                !strict::find_violations(after, self.profile).is_empty()
+                    && !strict::find_broken_rules(before, after, self.profile).is_empty()
+            }
+        }
     }
 }
 
