@@ -10,7 +10,7 @@ use std::{
 };
 
 use plimsoll::guard::{
-    DeepCut, Due, MessageCut, RequestCut,
+    DeepCut, Due, MessageCut, Reach, RequestCut,
     rules::{RULES, Rules},
 };
 
@@ -58,7 +58,7 @@ fn list_variants() -> Vec<Variant> {
     ] {
         add(name, &|rules| {
             rules.order.messages = without(rules.order.messages, |it| *it == cut);
-            rules.order.repeated = without(rules.order.repeated, |it| *it == cut);
+            rules.order.of_session = without(rules.order.of_session, |it| *it == cut);
         });
     }
     for (name, cut) in [
@@ -85,18 +85,35 @@ fn list_variants() -> Vec<Variant> {
     add("DropLedger, the second", &|rules| {
         rules.order.last = &RULES.order.last[..RULES.order.last.len() - 1];
     });
-    for (name, place) in [
-        ("ClearResults before the tail", 0),
-        ("ClearAttachments before the tail", 1),
-        ("FoldLeastWorth before the tail", 2),
-        ("ClearResults before the newest", 3),
-        ("ClearAttachments before the newest", 4),
-        ("FoldLeastWorth before the newest", 5),
-        ("FoldOldest", 6),
+    for (name, part) in [
+        (
+            "ClearResults before the tail",
+            (DeepCut::ClearResults, Reach::BeforeTail),
+        ),
+        (
+            "ClearAttachments before the tail",
+            (DeepCut::ClearAttachments, Reach::BeforeTail),
+        ),
+        (
+            "FoldLeastWorth before the tail",
+            (DeepCut::FoldLeastWorth, Reach::BeforeTail),
+        ),
+        (
+            "ClearResults before the newest",
+            (DeepCut::ClearResults, Reach::BeforeNewest),
+        ),
+        (
+            "ClearAttachments before the newest",
+            (DeepCut::ClearAttachments, Reach::BeforeNewest),
+        ),
+        (
+            "FoldLeastWorth before the newest",
+            (DeepCut::FoldLeastWorth, Reach::BeforeNewest),
+        ),
+        ("FoldOldest", (DeepCut::FoldOldest, Reach::BeforeNewest)),
     ] {
-        let dropped = RULES.order.deep[place];
         add(name, &|rules| {
-            rules.order.deep = without(RULES.order.deep, |it| *it == dropped);
+            rules.order.deep = without(RULES.order.deep, |it| *it == part);
         });
     }
     for (name, cut) in [

@@ -58,7 +58,7 @@ pub use self::{
         answer_cap::{AnswerCap, AnswerHistory, PastAnswers},
         answer_place::AnswerPlace,
         policy::Policy,
-        refused_request::RefusedRequest,
+        refusal_lessons::RefusalLessons,
     },
     shrink::{
         clearing::Cleared,

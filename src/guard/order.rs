@@ -2,7 +2,7 @@
 //!
 //! First come the cuts of single messages, made in every request that the guard plans; then those of whole requests, most of
 //! them only if the request is over its budget. `ClearEarly` cuts below the budget, and so does `CutDeeply` if the
-//! provider's cache is cold, or if a turn begins at a model whose reasoning is bound. A conversation may have been over its
+//! provider's cache is cold, if a turn begins at a model whose reasoning is bound, or if the user's newest message returns ([`Due`]). A conversation may have been over its
 //! budget at any time while it grew. The replay therefore tries the cuts of requests for each request that the conversation
 //! went through (see `fold::replay`). The answer cap is lowered last, to what is left; the budgets count on that from the
 //! start (`request::answer_cap`).
@@ -20,7 +20,7 @@ pub struct Order {
     /// the settings alone.
     pub messages: &'static [MessageCut],
     /// Cuts of single messages that the session asks for, made directly after those.
-    pub repeated: &'static [MessageCut],
+    pub of_session: &'static [MessageCut],
     /// Tried for each request of the replay.
     pub requests: &'static [RequestCut],
     /// The last resorts. If one of them is enough alone, the first such one is made, else all in turn until the request
@@ -140,4 +140,14 @@ pub enum Reach {
     BeforeTail,
     /// Up to what the request asks for: the newest step or message.
     BeforeNewest,
+}
+
+impl Reach {
+    /// The unit before which a part cuts.
+    pub(in crate::guard) const fn find_limit(self, tail: usize, newest: usize) -> usize {
+        match self {
+            Self::BeforeTail => tail,
+            Self::BeforeNewest => newest,
+        }
+    }
 }

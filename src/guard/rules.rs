@@ -18,7 +18,7 @@ pub const RULES: Rules = Rules {
             MessageCut::HoldSystemShare,
             MessageCut::TruncateResults,
         ],
-        repeated: &[MessageCut::RepeatLimits, MessageCut::TruncateNewResults],
+        of_session: &[MessageCut::RepeatLimits, MessageCut::TruncateNewResults],
         requests: &[
             RequestCut::ShortenTools,
             RequestCut::ClearEarly,

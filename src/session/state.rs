@@ -216,7 +216,7 @@ impl SessionState {
     }
 
     /// The stored form. While it is over [`MAX_BYTES`], the older half of the records is dropped: they are the bulk of
-    /// a state, and prompts are repeated. If no record is left, the older half of the guard's memory is dropped.
+    /// a state, and prompts are repeated. If no record is left, the older half of the limits that the guard remembers is dropped.
     ///
     /// # Errors
     /// [`StateError::TooLarge`] if nothing more can be dropped.

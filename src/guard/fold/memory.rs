@@ -24,7 +24,7 @@ use crate::{
             estimate::{Calibration, TokenScale},
             policy::Policy,
             recall_id::NamedIds,
-            refused_request::RefusedRequest,
+            refusal_lessons::RefusalLessons,
         },
         shrink::{
             message_cuts::SessionLimits,
@@ -182,7 +182,7 @@ pub struct SessionKnowledge {
     pub earlier_plan: Option<EarlierPlan>,
     pub calibration: Calibration,
     /// What refusals of this very request taught.
-    pub refused: RefusedRequest,
+    pub refused: RefusalLessons,
     /// No request of the conversation is over its budget, whatever it holds.
     pub ignores_budget: bool,
     /// The number of messages of the last request, without system messages; 0 if there was none. `memory` has the cuts of

@@ -1,7 +1,7 @@
 //! The replay: decides which units are left out and which results are cleared.
 //!
-//! A conversation is replayed unit by unit from its start, as its requests came when it grew. A request that is
-//! over its budget is cut once, deeply, so that the provider's cache stays warm until the next cut. The cuts of a request
+//! A conversation is replayed unit by unit from its start, as its requests came when it grew. A request for
+//! which a cut is due is cut once, deeply, so that the provider's cache stays warm until the next cut. The cuts of a request
 //! are tried in the order of `rules::RULES`.
 //!
 //! Cuts depend only on earlier messages, so any process with the same counts finds the same ones, without any state; the
@@ -68,7 +68,7 @@ pub(in crate::guard) struct ReplayedConversation<'a> {
 impl ReplayedConversation<'_> {
     /// Whether user and assistant alternate; `None` if nothing has settled it.
     pub(in crate::guard) fn alternates(&self) -> Option<bool> {
-        self.replay.rules.alternates
+        self.replay.turn_rules.alternates
     }
 }
 
@@ -83,7 +83,7 @@ pub(in crate::guard) struct Replay<'a> {
     reasoning: BoundReasoning,
     budgets: ReplayBudgets,
     pub(in crate::guard) note: Note<'a>,
-    rules: TurnRules<'a>,
+    turn_rules: TurnRules<'a>,
     /// The annotated texts that may be left out.
     texts: RemovableTexts,
     vocabulary: Vocabulary,
@@ -137,11 +137,11 @@ pub(in crate::guard) fn replay_conversation<'a>(
     let raw = |tokens| knowledge.calibration.to_raw_tokens(tokens, added);
     let is_counted = knowledge.calibration.is_counted() || knowledge.refused.was_too_long;
     let low_water = basis.low_water();
-    let rules = TurnRules::new(view, alternates);
+    let turn_rules = TurnRules::new(view, alternates);
     let base = PrefaceBase::new(&knowledge.injections, view.names_ids.first);
     let begun = base.boundary.map(|boundary| {
         let begun = units::find_boundary_unit(view.units, boundary);
-        rules.begin_with_thinking(begun)
+        turn_rules.begin_with_thinking(begun)
     });
     let removable = cuts.texts.list_removable_texts();
     let mut replay = Replay {
@@ -152,7 +152,7 @@ pub(in crate::guard) fn replay_conversation<'a>(
         reasoning: BoundReasoning::weigh(view, knowledge.refused.reasoning_density),
         budgets: ReplayBudgets::new(view, measured, &cuts, low_water, is_counted, raw),
         note: Note::new(view, base, begun),
-        rules,
+        turn_rules,
         texts: RemovableTexts::new(removable, clearing::least_freed(&view.policy)),
         vocabulary: Vocabulary::default(),
         shortens_tools: false,
@@ -186,7 +186,7 @@ pub(in crate::guard) fn count_added_tokens(
 }
 
 impl Replay<'_> {
-    /// Takes up what the session remembers. Returns the cuts, if there are any, and the first unit to replay. Requests whose
+    /// Takes up which units the session remembers as cut. Returns the cuts, if there are any, and the first unit to replay. Requests whose
     /// cuts are remembered are not replayed, unless they were cut for another window. Requests before unit `begun`, the
     /// first one of a course or behind a summary, are not replayed either.
     fn take_up_cuts(&mut self, basis: CutBasis, begun: Option<usize>) -> (Option<CutState>, usize) {
@@ -196,7 +196,7 @@ impl Replay<'_> {
         let mark = memory.cut.as_ref().filter(|_| basis == memory.basis);
         let mut state = mark.and_then(|mark| mark.find_cut(view.conversation, units));
         // A provider with other rules of turns may have got the last request. A replay finds cuts for this one.
-        state = state.filter(|state| self.rules.accept_cut(state));
+        state = state.filter(|state| self.turn_rules.accept_cut(state));
         if let Some(begun) = begun {
             let state = state.get_or_insert_with(|| CutState::new(units.len()));
             state.fold_before(begun, view);

@@ -260,9 +260,9 @@ fn plan_shorter_prompt(conversation: &Conversation, policy: &Policy<'_>, plan: &
     let knowledge = SessionKnowledge {
         sent_messages: memory.planned as usize,
         memory,
-        refused: crate::guard::RefusedRequest {
+        refused: crate::guard::RefusalLessons {
             was_too_long: true,
-            ..crate::guard::RefusedRequest::default()
+            ..crate::guard::RefusalLessons::default()
         },
         ..SessionKnowledge::default()
     };

@@ -19,7 +19,7 @@ use crate::{
         budget::{self, Budget},
         estimate::{self, Calibration},
         policy::Policy,
-        refused_request::RefusedRequest,
+        refusal_lessons::RefusalLessons,
     },
 };
 
@@ -84,7 +84,7 @@ struct SoFar {
 pub struct PastAnswers {
     pub history: AnswerHistory,
     pub calibration: Calibration,
-    pub refused: RefusedRequest,
+    pub refused: RefusalLessons,
     /// The budgets limit no prompt.
     pub ignores_budget: bool,
 }

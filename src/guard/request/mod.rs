@@ -7,6 +7,6 @@ pub mod estimate;
 pub(in crate::guard) mod measured_request;
 pub(in crate::guard) mod policy;
 pub mod recall_id;
-pub(in crate::guard) mod refused_request;
+pub(in crate::guard) mod refusal_lessons;
 pub(in crate::guard) mod short_tools;
 pub(in crate::guard) mod view;

@@ -60,7 +60,7 @@ impl<'a> MessageCuts<'a> {
             cuts.make_cut(cut, limits);
         }
         cuts.settled_tokens.clone_from(&cuts.messages.tokens);
-        for &cut in order.repeated {
+        for &cut in order.of_session {
             cuts.make_cut(cut, limits);
         }
         cuts

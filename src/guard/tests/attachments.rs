@@ -380,9 +380,9 @@ fn the_words_of_a_short_task_stay_where_only_what_must_stay_is_sent() {
         ..policy(&settings)
     };
     let knowledge = SessionKnowledge {
-        refused: RefusedRequest {
+        refused: RefusalLessons {
             sends_only_required: true,
-            ..RefusedRequest::default()
+            ..RefusalLessons::default()
         },
         ..SessionKnowledge::default()
     };

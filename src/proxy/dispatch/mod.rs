@@ -1,7 +1,7 @@
 //! Retries and fallbacks: asks one candidate after the other, and asks the same candidate again if that may help.
 //!
-//! Retries and fallbacks are made in this file only, as [`follow_attempt`] says. Below it, `attempt.rs` sends only changed
-//! requests again, as [`next_step::list_remedies`] says. Above it, only the tool loop sends requests, each of which follows an
+//! Retries and fallbacks are made in this file only, as `follow_attempt` says. Below it, `attempt.rs` sends only changed
+//! requests again, as `next_step::list_remedies` says. Above it, only the tool loop sends requests, each of which follows an
 //! answer. Retries and fallbacks end before a byte of an answer reaches the client.
 //!
 //! A request that continues a thread of Messages is sent to one candidate only. It is sent again only if the first try

@@ -158,9 +158,9 @@ fn a_request_beyond_its_budget_by_the_error_of_the_estimate_is_sent_where_that_i
         let plan = plan_first(&conversation, profile, window, settings);
         assert_eq!(plan.edits.is_empty(), is_sent, "{profile}");
         let knowledge = SessionKnowledge {
-            refused: guard::RefusedRequest {
+            refused: guard::RefusalLessons {
                 was_too_long: true,
-                ..guard::RefusedRequest::default()
+                ..guard::RefusalLessons::default()
             },
             ..SessionKnowledge::default()
         };

@@ -87,13 +87,13 @@ impl Replay<'_> {
             && items.any(|item| item.read_by_program))
     }
 
-    /// Clears the oldest units before `limit` of those that `is_cleared` names, until the request has no more than `goal` raw
+    /// Clears the oldest units before `limit` of those that `is_candidate` names, until the request has no more than `goal` raw
     /// tokens.
     pub(super) fn clear_oldest(
         &mut self,
         at: usize,
         limit: usize,
-        is_cleared: impl Fn(&Unit) -> bool,
+        is_candidate: impl Fn(&Unit) -> bool,
         goal: u32,
         now: &mut Moment,
     ) {
@@ -104,7 +104,8 @@ impl Replay<'_> {
             if self.meets(goal, now) {
                 break;
             }
-            if is_cleared(&self.view.units[unit]) && self.may_clear(unit, limit, recent, &now.state)
+            if is_candidate(&self.view.units[unit])
+                && self.may_clear(unit, limit, recent, &now.state)
             {
                 self.clear_unit(unit, now);
             }

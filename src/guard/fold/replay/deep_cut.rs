@@ -10,9 +10,7 @@ use crate::{
     config::CutOrder,
     conversation::units::{self, Unit, UnitKind},
     guard::{
-        fold::vocabulary::WordId,
-        order::{DeepCut, Reach},
-        shrink::shortened_messages::ShortenedMessages,
+        fold::vocabulary::WordId, order::DeepCut, shrink::shortened_messages::ShortenedMessages,
     },
     json::{scan::Span, text},
 };
@@ -29,7 +27,7 @@ impl<'a> Replay<'a> {
         }
         let most = self.budgets.most(at);
         let goal = self.budgets.goal(at, self.find_low_water(at));
-        self.rules.settle_alternation(at);
+        self.turn_rules.settle_alternation(at);
         let counts = now.kept.count_before(newest);
         let must_fit = self.over(at, now) > 0;
         let can_free =
@@ -47,10 +45,7 @@ impl<'a> Replay<'a> {
         now.state.lacks_ledger = false;
         let tail = self.find_tail(at, newest, now);
         for &(cut, reach) in self.view.policy.rules.order.deep {
-            let limit = match reach {
-                Reach::BeforeTail => tail,
-                Reach::BeforeNewest => newest,
-            };
+            let limit = reach.find_limit(tail, newest);
             match cut {
                 DeepCut::FoldOldest => self.fold_oldest(limit, most, now),
                 _ if self.cuts_by_age() => {}
@@ -81,31 +76,31 @@ impl<'a> Replay<'a> {
         goal: u32,
         now: &Moment,
     ) -> bool {
-        let open = || now.kept.list_open(newest).iter().copied();
+        let tail = self.find_tail(at, newest, now);
         let recent = self.clearing.recent_units_of_cuts(at);
-        let can_clear = |is_cleared: fn(&Unit) -> bool| {
-            open().any(|unit| {
-                is_cleared(&self.view.units[unit])
+        let can_clear = |limit: usize, is_candidate: fn(&Unit) -> bool| {
+            let mut open = now.kept.list_open(limit).iter();
+            open.any(|&unit| {
+                is_candidate(&self.view.units[unit])
                     && now.asked != Some(unit)
-                    && self.may_clear(unit, newest, recent, &now.state)
+                    && self.may_clear(unit, limit, recent, &now.state)
             })
         };
-        let deep = self.view.policy.rules.order.deep;
-        // What a part may cut before the tail, it may also cut before the newest step.
-        let parts = deep
-            .iter()
-            .filter(|(_, reach)| *reach == Reach::BeforeNewest);
-        parts.map(|(cut, _)| cut).any(|cut| match cut {
-            DeepCut::FoldOldest => {
-                let by_age = |unit| self.find_foldable_parts(unit, newest, now).is_some();
-                sent > self.budgets.most(at) && open().any(by_age)
-            }
-            _ if self.cuts_by_age() || sent <= goal => false,
-            DeepCut::ClearResults => can_clear(Unit::has_results),
-            DeepCut::ClearAttachments => can_clear(Unit::is_user),
-            DeepCut::FoldLeastWorth => {
-                let mut candidates = self.list_candidates(at, newest, now);
-                candidates.any(|unit| self.rules.may_go(&self.list_parts(unit, now), now))
+        let mut parts = self.view.policy.rules.order.deep.iter();
+        parts.any(|&(cut, reach)| {
+            let limit = reach.find_limit(tail, newest);
+            match cut {
+                DeepCut::FoldOldest => {
+                    let by_age = |&unit| self.find_foldable_parts(unit, limit, now).is_some();
+                    sent > self.budgets.most(at) && now.kept.list_open(limit).iter().any(by_age)
+                }
+                _ if self.cuts_by_age() || sent <= goal => false,
+                DeepCut::ClearResults => can_clear(limit, Unit::has_results),
+                DeepCut::ClearAttachments => can_clear(limit, Unit::is_user),
+                DeepCut::FoldLeastWorth => {
+                    let mut candidates = self.list_candidates(at, limit, now);
+                    candidates.any(|unit| self.turn_rules.may_go(&self.list_parts(unit, now), now))
+                }
             }
         })
     }
@@ -150,7 +145,7 @@ impl<'a> Replay<'a> {
         let mut alone = self.list_dependents(unit, now);
         alone.push(unit);
         alone.sort_unstable();
-        let may_go = |parts: &Vec<usize>| self.rules.may_go(parts, now);
+        let may_go = |parts: &Vec<usize>| self.turn_rules.may_go(parts, now);
         Some(alone).filter(may_go).or_else(|| {
             // If roles alternate, then the last answer of a turn is left out with the user messages that it answers.
             Some(self.list_parts(unit, now)).filter(may_go)

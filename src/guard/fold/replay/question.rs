@@ -61,7 +61,7 @@ impl Replay<'_> {
             let stands = |it: &usize| !state.folded[*it] && units[*it].kind != UnitKind::System;
             let before = (self.view.count_pinned()..asked).rev().find(stands);
             let after = (asked + 1..units.len()).find(stands);
-            state.folded[asked] = !self.rules.may_return(before, asked, after);
+            state.folded[asked] = !self.turn_rules.may_return(before, asked, after);
         }
     }
 
@@ -136,7 +136,7 @@ impl Replay<'_> {
         let stands = |&it: &usize| !now.state.folded[it] && all[it].kind != UnitKind::System;
         let before = (self.view.count_pinned()..unit).rev().find(stands);
         let after = (unit + 1..=at).find(stands)?;
-        let may_return = self.rules.may_return(before, unit, Some(after));
+        let may_return = self.turn_rules.may_return(before, unit, Some(after));
         may_return.then_some(ReturningQuestion {
             unit,
             before,

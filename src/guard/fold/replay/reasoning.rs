@@ -28,7 +28,7 @@ pub(super) struct BoundReasoning {
 }
 
 impl BoundReasoning {
-    /// `density`: see [`RefusedRequest::reasoning_density`](crate::guard::RefusedRequest::reasoning_density).
+    /// `density`: see [`RefusalLessons::reasoning_density`](crate::guard::RefusalLessons::reasoning_density).
     pub(super) fn weigh(view: RequestView<'_>, density: f64) -> Self {
         let weights = view.token_weights();
         let mut has_any = false;

@@ -134,7 +134,7 @@ impl Replay<'_> {
                 heap.push(candidate);
                 continue;
             }
-            let blockers = self.rules.find_blockers(&parts, now);
+            let blockers = self.turn_rules.find_blockers(&parts, now);
             if !blockers.is_empty() {
                 for blocker in blockers {
                     waiting.entry(blocker).or_default().push(unit);

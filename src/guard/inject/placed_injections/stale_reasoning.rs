@@ -1,5 +1,5 @@
 //! Leaves out the reasoning of earlier answers that the provider would refuse or cannot use. [`PlacedInjections::find_reason`]
-//! is the one place that says why.
+//! is the one place that says why; the places of unusable reasoning, and the reason before the epoch, are those of the session.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -2,7 +2,7 @@
 
 /// What refusals of this very request taught; the default before the first refusal.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct RefusedRequest {
+pub struct RefusalLessons {
     /// It was refused as too long.
     pub was_too_long: bool,
     /// The provider counted it: the count is the calibration's anchor.
