@@ -10,7 +10,8 @@
 //!
 //! Its modules, outermost first; each imports only those that follow it: `plan` puts a plan together, `fold` decides which
 //! units are left out and what replaces them, `shrink` makes one message smaller, `inject` places what the proxy adds,
-//! `grammar` knows which messages may follow each other, `text` cuts one text, `request` measures, `rules` lists the cuts in their order, `order` names them.
+//! `grammar` knows which messages may follow each other, `text` cuts one text, `request` measures, `rules` lists the cuts in
+//! their order, `order` names them.
 //!
 //! The guard does no I/O and reads no clock. If a conversation came in invalid, what makes it invalid is kept.
 

@@ -2,10 +2,10 @@
 //!
 //! First come the cuts of single messages, made in every request that the guard plans; then those of whole requests, most of
 //! them only if the request is over its budget. `ClearEarly` cuts below the budget, and so does `CutDeeply` if the
-//! provider's cache is cold, if a turn begins at a model whose reasoning is bound, or if the user's newest message returns ([`Due`]). A conversation may have been over its
-//! budget at any time while it grew. The replay therefore tries the cuts of requests for each request that the conversation
-//! went through (see `fold::replay`). The answer cap is lowered last, to what is left; the budgets count on that from the
-//! start (`request::answer_cap`).
+//! provider's cache is cold, if a turn begins at a model whose reasoning is bound, or if the user's newest message returns
+//! ([`Due`]). A conversation may have been over its budget at any time while it grew. The replay therefore tries the cuts of
+//! requests for each request that the conversation went through (see `fold::replay`). The answer cap is lowered last, to
+//! what is left; the budgets count on that from the start (`request::answer_cap`).
 //!
 //! If the provider manages the history, then its long results are truncated, and nothing else is cut (`plan::make_plan`).
 //!
@@ -16,8 +16,8 @@
 /// Lists of cuts, each in the order in which its cuts are tried.
 #[derive(Clone, Copy, Debug)]
 pub struct Order {
-    /// Cuts of single messages: made once, in every request, also in one that fits. They depend on the bytes of messages and on
-    /// the settings alone.
+    /// Cuts of single messages: made once, in every request, also in one that fits. They depend on the bytes of messages, on
+    /// the settings, and on what a token of the session's provider counts.
     pub messages: &'static [MessageCut],
     /// Cuts of single messages that the session asks for, made directly after those.
     pub of_session: &'static [MessageCut],

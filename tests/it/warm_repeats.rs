@@ -340,7 +340,7 @@ async fn a_repeat_with_the_guard_off_goes_out_as_it_came() {
 /// A refused request of Messages, repeated at another model with the credit of the refusal, goes out as it was, however the
 /// other model would have it cut, unless that has no room for it; and the session goes on from the repeat.
 #[tokio::test]
-async fn a_repeat_with_a_credit_goes_out_as_the_refusal_lessons_and_is_a_turn() {
+async fn a_repeat_with_a_credit_goes_out_as_the_refused_request_and_is_a_turn() {
     let profile = find_profile("anthropic").unwrap();
     for (with_token, window) in [(true, 4 * WINDOW), (false, 4 * WINDOW), (true, WINDOW / 2)] {
         let model = ModelSetup::new(WINDOW).profile(profile).start(reply).await;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use plimsoll::{
     config::RecoveryConfig,
     conversation::Format,
-    guard::{self, Policy, SessionKnowledge, StandBackReason, rules::Rules},
+    guard::{self, EarlierPlan, Policy, SessionKnowledge, StandBackReason, rules::Rules},
 };
 use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_128;
@@ -232,19 +232,27 @@ impl<'a> MeasuredCase<'a> {
             let (raw, calibration) = (plan.report.raw_after, knowledge.calibration);
             knowledge.calibration = calibration.learn_usage(raw, tokens as u32, !fits);
             knowledge.refused.was_too_long = !fits;
-            knowledge.memory = plan.memory;
+            if !fits {
+                // As the product plans anew: what was cut stays cut.
+                knowledge.earlier_plan = Some(EarlierPlan {
+                    memory: plan.memory,
+                    due: plan.report.due,
+                });
+                measure.retried += u64::from(attempt == 0);
+                continue;
+            }
+            (knowledge.memory, knowledge.earlier_plan) = (plan.memory, None);
             let messages = conversation.items.iter();
             knowledge.sent_messages = messages.filter(|item| !item.author.is_system()).count();
-            if fits {
-                let made_invalid = self.case.is_made_invalid(original, &annotated);
-                measure.invalid += u64::from(unsound || made_invalid);
-                let is_full = tokens as f64 > NEARLY_FULL * f64::from(self.case.window);
-                let tight = RecoveryConfig::default().max_tool_result_chars;
-                knowledge.injections.tight_chars = is_full.then_some(tight);
-                return Some(body);
-            }
-            measure.retried += u64::from(attempt == 0);
+            let made_invalid = self.case.is_made_invalid(original, &annotated);
+            measure.invalid += u64::from(unsound || made_invalid);
+            let is_full = tokens as f64 > NEARLY_FULL * f64::from(self.case.window);
+            let tight = RecoveryConfig::default().max_tool_result_chars;
+            knowledge.injections.tight_chars = is_full.then_some(tight);
+            return Some(body);
         }
+        // The session learns the count alone.
+        knowledge.earlier_plan = None;
         measure.refused += 1;
         None
     }

@@ -49,8 +49,9 @@ pub struct GuardMemory {
     pub(in crate::guard) planned: u32,
     /// The limits of single messages, by digests. A result, a call or an attachment has a limit if the newest step or
     /// message did not fit with it, or if it came while the session was not healthy. Such a limit applies for the rest of
-    /// the session. An annotated text that was left out has one too, which applies while the policy has the same `basis`. If tool definitions are cut, their limit is the last one, and applies under the same condition: 1 if
-    /// their annotations are cut, 2 if their descriptions are cut too.
+    /// the session. An annotated text that was left out has one too, which applies while the policy has the same `basis`. If
+    /// tool definitions are cut, their limit is the last one, and applies under the same condition: 1 if their annotations
+    /// are cut, 2 if their descriptions are cut too.
     pub(in crate::guard) limits: Vec<KeyedLimit>,
     /// Digest of what was last logged about caps and shares; 0 for nothing.
     pub(in crate::guard) texts: u64,

@@ -8,9 +8,9 @@
 //! cut of a request whose cache is cold is the one exception.
 //! A stored state spares the replay. It also keeps a cut in place if the counts change.
 //!
-//! Units are *pinned* (never left out, by what they are), *lasting* (never left out, also since a pinned unit needs them),
-//! *open* (a cut may change them now), *waiting* (for a later unit that must go first) or *settled* (no cut can change them any
-//! more). *Survivors* are units that a deep cut could have left out, and did not.
+//! Units are *pinned* (never left out, by what they are), *lasting* (never left out, also since something needs them:
+//! `units::list_lasting`), *open* (a cut may change them now), *waiting* (for a later unit that must go first) or *settled*
+//! (no cut can change them any more). *Survivors* are units that a deep cut could have left out, and did not.
 
 mod budgets;
 mod clear_units;
@@ -95,9 +95,10 @@ pub(in crate::guard) struct Replay<'a> {
 
 /// A conversation at one moment of its replay.
 ///
-/// `kept`, `visible` and `live` follow from `state` and from what is shortened. Only these functions change them, and they
-/// change all that follows: `add_unit` (the next unit), `clear_unit`, `fold_unit`, `tighten`, `leave_out_texts`,
-/// `drop_reasoning` (cuts), and `return_question`.
+/// `kept`, `visible` and `live` follow from `state` and from what is shortened. `add_unit` adds the next unit; the cuts
+/// `clear_unit`, `fold_unit` and `tighten`, and `return_question`, change all that follows from them; `leave_out_texts` and
+/// `drop_reasoning` change `live` alone. `read_words` brings `visible` up to date before a cut, `drop_settled` and
+/// `open_waiting_before` the lists of `kept`.
 struct Moment {
     state: CutState,
     kept: KeptUnits,
@@ -186,9 +187,9 @@ pub(in crate::guard) fn count_added_tokens(
 }
 
 impl Replay<'_> {
-    /// Takes up which units the session remembers as cut. Returns the cuts, if there are any, and the first unit to replay. Requests whose
-    /// cuts are remembered are not replayed, unless they were cut for another window. Requests before unit `begun`, the
-    /// first one of a course or behind a summary, are not replayed either.
+    /// Takes up which units the session remembers as cut. Returns the cuts, if there are any, and the first unit to replay.
+    /// Requests whose cuts are remembered are not replayed, unless they were cut for another window. Requests before unit
+    /// `begun`, the first one of a course or behind a summary, are not replayed either.
     fn take_up_cuts(&mut self, basis: CutBasis, begun: Option<usize>) -> (Option<CutState>, usize) {
         let (view, knowledge) = (self.view, self.knowledge);
         let units = view.units;

@@ -7,8 +7,9 @@
 //!
 //! Whatever the proxy changes in the part already sent changes the digests, and changed digests move the epoch. So a
 //! mechanism of the guard need not know about reasoning. Only the replay counts the tokens of reasoning: deep cuts and early
-//! clearing call `Replay::drop_reasoning` to take them off. [`SentChanges::seal`] takes the
-//! edits and returns them as [`SealedEdits`], to which no edit of the client's messages can be added.
+//! clearing call `Replay::drop_reasoning` to take them off. [`SentChanges::seal`] takes
+//! the edits and returns them as [`SealedEdits`]. To these only what needs no digest of an edit can be added: records, which have
+//! digests of their own, with what follows from them, and the answer cap, which reasoning is not bound to.
 //!
 //! The epoch never moves back to an earlier answer. So reasoning that was left out never comes back, and the reasoning that
 //! is kept is always that of the newest answers.

@@ -244,7 +244,8 @@ impl<'a> Gap<'a> {
         inserted
     }
 
-    /// Inserts messages. `reasoned`: the number and the messages of a round that keeps its reasoning. Returns false if they are not valid here, or if a message may not follow the one before it.
+    /// Inserts messages. `reasoned`: the number and the messages of a round that keeps its reasoning. Returns false if they
+    /// are not valid here, or if a message may not follow the one before it.
     fn insert_messages(
         &mut self,
         items: &[OutlineItem],

@@ -274,6 +274,7 @@ fn remember_cuts(
     memory.remember_tools(inputs.measured.tools.brevity);
     memory
 }
+
 /// Returns the plan, or one in which the guard stands back if the plan breaks a rule that the conversation kept. `outline`:
 /// the messages of the edited conversation.
 pub(in crate::guard) fn lint_plan(

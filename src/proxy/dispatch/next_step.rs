@@ -39,7 +39,7 @@ pub(super) enum Remedy {
     ReplaceSummary,
     /// Leaves out the beta that the suffix of the model's name asks for, and plans for the smaller window.
     LeaveWindowBetaOut,
-    /// Puts the prompt behind a result of a tool.
+    /// Puts the prompt elsewhere than in a message of its own behind a result of a tool.
     MovePrompt,
     /// Leaves out the tool rounds of the proxy.
     LeaveRoundsOut,

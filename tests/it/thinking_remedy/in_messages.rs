@@ -9,7 +9,7 @@ use super::{BoundHost, agent_with_thinking, body, drop_wish, proxy_before, read_
 use crate::support::{MessagesAgent, TestStore};
 
 #[tokio::test]
-async fn a_refusal_lessons_is_sent_again_with_the_wish_that_thinking_be_dropped() {
+async fn a_refused_request_is_sent_again_with_the_wish_that_thinking_be_dropped() {
     for stream in [false, true] {
         let up = BoundHost::default().start().await;
         let proxy = proxy_before(&up).start().await;
