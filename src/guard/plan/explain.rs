@@ -21,6 +21,7 @@ use crate::{
             estimate::Calibration,
             measured_request::MeasuredRequest,
             policy::Policy,
+            refusal_lessons::RefusalLessons,
         },
         shrink::{
             clearing::Cleared, priority::ShortenedText, shortened_messages::TruncationReport,
@@ -260,9 +261,9 @@ fn plan_shorter_prompt(conversation: &Conversation, policy: &Policy<'_>, plan: &
     let knowledge = SessionKnowledge {
         sent_messages: memory.planned as usize,
         memory,
-        refused: crate::guard::RefusalLessons {
+        refused: RefusalLessons {
             was_too_long: true,
-            ..crate::guard::RefusalLessons::default()
+            ..RefusalLessons::default()
         },
         ..SessionKnowledge::default()
     };
