@@ -191,7 +191,7 @@ async fn a_long_history_is_folded_at_a_few_places() {
         assert_eq!(line["due"], "over budget");
         let count = |name: &str| line[name].as_u64().unwrap();
         assert_eq!(count("kept") + count("messages"), count("of"));
-        let said = format!("kept {} of {}", count("kept"), count("of"));
+        let said = format!("{} of {} messages are kept", count("kept"), count("of"));
         assert!(line["message"].as_str().unwrap().ends_with(&said), "{line}");
     }
 }

@@ -267,7 +267,7 @@ async fn the_log_has_the_wording_once() {
     let (_, log) = process.wait_for_end().await;
     let told = log
         .lines()
-        .filter(|line| line.contains("words that are not known"));
+        .filter(|line| line.contains("unknown error text"));
     let told: Vec<&str> = told.collect();
     assert_eq!(told.len(), 1, "{log}");
     assert!(told[0].contains("e-4711 declined"), "{}", told[0]);
