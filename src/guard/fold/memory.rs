@@ -200,8 +200,8 @@ pub struct SessionKnowledge {
     /// All reasoning made before the answer to this request is left out for this reason, whatever the session knows: the
     /// provider refused it, or another provider made the newest of it.
     pub leaves_out_reasoning: Option<LeftOut>,
-    /// The places of answers whose reasoning is left out: another provider has sealed it, or it is stale while older
-    /// reasoning is kept. Places as in [`crate::guard::request::answer_place::AnswerPlace`].
+    /// The places of answers whose reasoning is left out, though the epoch alone would keep it: another provider has sealed
+    /// it, or, at a target that binds reasoning, the target has refused it while older reasoning is kept. Places as in [`crate::guard::request::answer_place::AnswerPlace`].
     pub unusable: Vec<Range<u32>>,
 }
 

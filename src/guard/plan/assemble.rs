@@ -192,7 +192,7 @@ impl SealedRequest<'_> {
         let report = Report {
             short_tools: measured.report_tools(knowledge.tool_brevity(&view.policy)),
             folded,
-            due: find_due(fit.replay.due, knowledge),
+            due: inherit_due(fit.replay.due, knowledge),
             course: course.map(|course| course.number),
             tools: tools.in_list.union(tools.in_entry),
             has_tools_entry: !tools.in_entry.is_empty(),
@@ -241,7 +241,7 @@ impl CutRequest<'_> {
 }
 
 /// Why the request is cut: what is planned anew keeps the reason of its earlier plan, whose cuts stay.
-fn find_due(due: Due, knowledge: &SessionKnowledge) -> Due {
+fn inherit_due(due: Due, knowledge: &SessionKnowledge) -> Due {
     let earlier = knowledge.earlier_plan.as_ref();
     let earlier = earlier.map(|plan| plan.due).filter(|_| due == Due::No);
     earlier.unwrap_or(due)
