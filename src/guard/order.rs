@@ -33,11 +33,8 @@ pub struct Order {
 }
 
 /// Why a request is cut.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// It is within its budget. What is missing was cut for an earlier request of the conversation.
-    #[default]
-    No,
     /// It is over its budget.
     OverBudget,
     /// It has room for the user's newest message, which was left out: a cut of older messages makes that room.
@@ -46,20 +43,19 @@ pub enum Due {
     TurnBegins,
     /// It is near its budget, and the provider's cache is gone: a cut costs nothing now.
     ColdCache,
-    /// The settings have old results cleared before the budget is reached.
-    Early,
+    /// The settings have old results cleared before the budget is reached. This is no reason for a deep cut.
+    EarlyClearing,
 }
 
 impl Due {
-    /// The reason in words, for the log; `None` if the request itself gives none.
-    pub const fn name(self) -> Option<&'static str> {
+    /// The reason in words, for the log.
+    pub const fn name(self) -> &'static str {
         match self {
-            Self::No => None,
-            Self::OverBudget => Some("over budget"),
-            Self::QuestionReturns => Some("the newest question returns"),
-            Self::TurnBegins => Some("a turn begins"),
-            Self::ColdCache => Some("cold cache"),
-            Self::Early => Some("early clearing"),
+            Self::OverBudget => "over budget",
+            Self::QuestionReturns => "the newest question returns",
+            Self::TurnBegins => "a turn begins",
+            Self::ColdCache => "cold cache",
+            Self::EarlyClearing => "early clearing",
         }
     }
 }

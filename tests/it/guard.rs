@@ -6,7 +6,9 @@ use crate::support::{
     annotate_randomly, any_settings, data,
     drive::counted_by_characters,
     generate::{ConversationSize, Recipe, Session, Shape, any_conversation},
-    guard_properties::{CHAT, CHAT_WITH_TOOLS, WINDOWS, any_answer_share, profiles_of, settings},
+    guard_properties::{
+        CHAT, CHAT_WITH_TOOLS, SMALL_WINDOWS, WINDOWS, any_answer_share, profiles_of, settings,
+    },
     made::non_system_indices,
     plans::{apply_plan, index_conversation, make_policy},
     strict,
@@ -30,6 +32,14 @@ proptest! {
         let body = case.body();
         for profile in profiles_of(&case) {
             CHAT.check(&body, window, profile);
+        }
+    }
+
+    #[test]
+    fn a_refused_request_is_planned_anew(case in any_conversation(40), window in prop::sample::select(&SMALL_WINDOWS[..])) {
+        let body = case.body();
+        for profile in profiles_of(&case) {
+            CHAT.check_refused(&body, window, profile);
         }
     }
 

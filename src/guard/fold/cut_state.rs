@@ -108,12 +108,13 @@ struct WordPlace {
 
 impl WordPlace {
     fn from_span(word: Span, conversation: &Conversation, units: &[Unit]) -> Option<Self> {
-        let items = &conversation.items;
+        // Of a system text, which may be outside of the list, no place is remembered.
         let at = conversation.find_item_at(word.start);
-        let unit = &units[units::find_unit_of_message(units, at)];
+        let item = conversation.items.get(at)?;
+        let unit = units.get(units::find_unit_of_message(units, at))?;
         (unit.kind != UnitKind::System).then_some(Self {
             message: (unit.messages_before + at - unit.messages.start) as u32,
-            offset: word.start - items[at].span.start,
+            offset: word.start.checked_sub(item.span.start)?,
             len: u16::try_from(word.len()).ok()?,
             digest: xxh3_64(conversation.span_bytes(word)) as u8,
         })

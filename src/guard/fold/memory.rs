@@ -169,8 +169,8 @@ pub struct NewSummary {
 #[derive(Clone, Debug)]
 pub struct EarlierPlan {
     pub memory: GuardMemory,
-    /// Why it cut the request.
-    pub due: Due,
+    /// Why it cut the request, if it did.
+    pub due: Option<Due>,
 }
 
 /// What earlier requests of the session taught about a conversation.

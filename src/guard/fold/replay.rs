@@ -61,8 +61,8 @@ pub(in crate::guard) struct ReplayedConversation<'a> {
     pub(in crate::guard) basis: CutBasis,
     /// Raw tokens that the provider has not counted yet.
     pub(in crate::guard) added: u32,
-    /// The budget of the request, with its tolerance; raw tokens.
-    pub(in crate::guard) high: u32,
+    /// The most raw tokens of the request: its budget, with the tolerance while it lasts.
+    pub(in crate::guard) most: u32,
 }
 
 impl ReplayedConversation<'_> {
@@ -89,8 +89,8 @@ pub(in crate::guard) struct Replay<'a> {
     vocabulary: Vocabulary,
     /// A request was over its budget before any deep cut: tool definitions get shorter with it, if they may.
     pub(in crate::guard) shortens_tools: bool,
-    /// Why the request that is planned is cut, if it is.
-    pub(in crate::guard) due: Due,
+    /// Why the request that is planned is cut. `None`: what is missing was cut for an earlier request of the conversation.
+    pub(in crate::guard) due: Option<Due>,
 }
 
 /// A conversation at one moment of its replay.
@@ -157,14 +157,14 @@ pub(in crate::guard) fn replay_conversation<'a>(
         texts: RemovableTexts::new(removable, clearing::least_freed(&view.policy)),
         vocabulary: Vocabulary::default(),
         shortens_tools: false,
-        due: Due::No,
+        due: None,
         cuts,
     };
     replay.prepare_clearing();
     let state = replay.run(basis, begun);
     let budget = raw(measured.budgets.current_budget().uncut_tokens());
     ReplayedConversation {
-        high: replay.budgets.add_tolerance(budget),
+        most: replay.budgets.add_tolerance(budget),
         replay,
         state,
         basis,
@@ -290,8 +290,8 @@ impl Replay<'_> {
     fn try_cut(&mut self, cut: RequestCut, request: Request, now: &mut Moment) {
         let Request { at, newest, .. } = request;
         let excess = self.over(at, now);
-        if excess > 0 && request.is_last && self.due == Due::No {
-            self.due = Due::OverBudget;
+        if excess > 0 && request.is_last && self.due.is_none() {
+            self.due = Some(Due::OverBudget);
         }
         if cut.changes_newest() && (excess == 0 || self.knowledge.refused.sends_only_required) {
             return;
@@ -301,19 +301,21 @@ impl Replay<'_> {
                 self.shortens_tools |= excess > 0 && now.state.is_before_deep_cuts();
             }
             RequestCut::ClearEarly => {
-                let is_first = request.is_last && self.due == Due::No;
+                let is_first = request.is_last && self.due.is_none();
                 if self.clear_early(at, newest, now) && is_first {
-                    self.due = Due::Early;
+                    self.due = Some(Due::EarlyClearing);
                 }
             }
             RequestCut::LeaveOutTexts => self.leave_out_texts(at, now),
             RequestCut::CutDeeply => {
-                let (due, question) = self.find_due(request, now);
+                let Some((due, question)) = self.find_due(request, now) else {
+                    return;
+                };
                 if let Some(question) = question {
                     self.return_question(at, question, now);
                 }
-                if due != Due::No && self.make_deep_cut(request, now) && request.is_last {
-                    self.due = due;
+                if self.make_deep_cut(request, now) && request.is_last {
+                    self.due = Some(due);
                 }
             }
             RequestCut::DropLedger => self.drop_ledger(at, now),
@@ -393,7 +395,7 @@ impl Replay<'_> {
 
     /// Raw tokens by which the request that ended at a unit is over its budget.
     fn over(&self, at: usize, now: &Moment) -> u32 {
-        let most = self.budgets.most_with_tolerance(at);
+        let most = self.budgets.budget_with_tolerance(at);
         self.sent_now(now).saturating_sub(most)
     }
 

@@ -15,7 +15,6 @@ use crate::{
         },
         grammar::{lint, message_order::MessageOrder, outline::OutlineItem},
         inject::placed_injections::{InsertedRecords, PlacedInjections, SentTools},
-        order::Due,
         plan::report::{FoldReport, Plan, Report, StandBackReason},
         request::{
             budget::{self, TokenShares},
@@ -192,7 +191,11 @@ impl SealedRequest<'_> {
         let report = Report {
             short_tools: measured.report_tools(knowledge.tool_brevity(&view.policy)),
             folded,
-            due: inherit_due(fit.replay.due, knowledge),
+            // What is planned anew keeps the cuts of its earlier plan, and so their reason.
+            due: fit
+                .replay
+                .due
+                .or_else(|| knowledge.earlier_plan.as_ref()?.due),
             course: course.map(|course| course.number),
             tools: tools.in_list.union(tools.in_entry),
             has_tools_entry: !tools.in_entry.is_empty(),
@@ -201,7 +204,7 @@ impl SealedRequest<'_> {
             raw_after,
             expected: knowledge.calibration.to_expected_tokens(raw_after),
             answer_cap,
-            over_budget: raw_after > fit.high,
+            over_budget: raw_after > fit.most,
             sent,
             fixed: fit.replay.fixed_tokens(),
             texts: cut.texts,
@@ -238,13 +241,6 @@ impl CutRequest<'_> {
             new,
         }
     }
-}
-
-/// Why the request is cut: what is planned anew keeps the reason of its earlier plan, whose cuts stay.
-fn inherit_due(due: Due, knowledge: &SessionKnowledge) -> Due {
-    let earlier = knowledge.earlier_plan.as_ref();
-    let earlier = earlier.map(|plan| plan.due).filter(|_| due == Due::No);
-    earlier.unwrap_or(due)
 }
 
 /// What the session remembers of the cuts. `texts`: the digest of what caps and shares did.

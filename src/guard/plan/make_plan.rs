@@ -42,7 +42,7 @@ pub fn plan(
             ..*policy
         };
         let knowledge = compaction_request::forget_cuts(knowledge);
-        return plan_request(
+        return plan_with_ids(
             conversation,
             &policy,
             &knowledge,
@@ -69,7 +69,7 @@ pub(super) fn plan_conversation(
 ) -> Plan {
     let kept = knowledge.find_named_ids();
     let anew = NamedIds::all(knowledge.injections.names_ids);
-    let plan = plan_request(conversation, policy, knowledge, &kept, false);
+    let plan = plan_with_ids(conversation, policy, knowledge, &kept, false);
     // A new fold or placeholder changes the front of the prompt anyway, so that this request decides whether ids are named.
     let is_cut_anew = |plan: &Plan| {
         let cleared = plan.report.cleared.as_ref();
@@ -79,12 +79,12 @@ pub(super) fn plan_conversation(
         return plan;
     }
     // Without ids, the cuts may be short enough that no new one is due.
-    let other = plan_request(conversation, policy, knowledge, &anew, false);
+    let other = plan_with_ids(conversation, policy, knowledge, &anew, false);
     if is_cut_anew(&other) { other } else { plan }
 }
 
 /// `compacts`: the client compacts the conversation with this request.
-fn plan_request(
+fn plan_with_ids(
     conversation: &Conversation,
     policy: &Policy<'_>,
     knowledge: &SessionKnowledge,

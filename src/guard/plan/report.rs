@@ -59,7 +59,7 @@ pub struct Report {
     pub cleared: Option<Cleared>,
     pub folded: Option<FoldReport>,
     /// Why the request is cut, if it is cut anew.
-    pub due: Due,
+    pub due: Option<Due>,
     /// The number of the course whose preface stands in the request.
     pub course: Option<u32>,
     /// The proxy's tools that were added to the client's.

@@ -61,9 +61,9 @@ fn find_first_cut(
         let plan = plan(&conversation, &policy, &knowledge);
         assert_eq!(plan.report.stood_back, None);
         if plan.report.is_cut() {
-            return (plan.report.due, nth);
+            return (plan.report.due.expect("a cut has a reason"), nth);
         }
-        assert_eq!(plan.report.due, Due::No);
+        assert_eq!(plan.report.due, None);
         knowledge = SessionKnowledge {
             memory: plan.memory,
             history: plan.history,
@@ -97,7 +97,7 @@ fn a_request_is_cut_early_where_the_cache_is_cold_or_the_settings_say_so() {
     let mut early = settings.clone();
     early.clear.at = Some(0.5);
     let (due, at) = find_first_cut(&profile, &early, false, add_step);
-    assert_eq!(due, Due::Early);
+    assert_eq!(due, Due::EarlyClearing);
     assert!(at < cold, "{at} and {cold}");
 }
 

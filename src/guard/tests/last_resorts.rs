@@ -116,7 +116,7 @@ fn a_result_stays_where_the_question_alone_would_do_and_the_question_comes_back(
             entries.extend(step(format, &format!("b{at}"), 2, &text("LATER", 300)));
             let (sent, plan) = send(format, &entries, &knowledge);
             if at == 0 {
-                assert_eq!(plan.report.due, Due::QuestionReturns, "{format:?}");
+                assert_eq!(plan.report.due, Some(Due::QuestionReturns), "{format:?}");
             }
             assert!(
                 sent.contains(&question) && sent.contains("LATER"),

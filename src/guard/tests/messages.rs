@@ -18,7 +18,7 @@ use crate::{
     support::{
         annotate_randomly, any_settings,
         generate_messages::any_messages,
-        guard_properties::{MESSAGES, MESSAGES_WITH_TOOLS, WINDOWS},
+        guard_properties::{MESSAGES, MESSAGES_WITH_TOOLS, SMALL_WINDOWS, WINDOWS},
         strict,
     },
 };
@@ -50,6 +50,11 @@ proptest! {
     #[test]
     fn every_plan_keeps_the_invariants(case in any_messages(12), window in prop::sample::select(&WINDOWS[..]), profile in any_profile()) {
         MESSAGES.check(&case.body, window, profile);
+    }
+
+    #[test]
+    fn a_refused_request_is_planned_anew(case in any_messages(12), window in prop::sample::select(&SMALL_WINDOWS[..]), profile in any_profile()) {
+        MESSAGES.check_refused(&case.body, window, profile);
     }
 
     #[test]

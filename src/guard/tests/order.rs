@@ -256,7 +256,7 @@ fn old_results_are_cleared_early_if_the_settings_ask_for_it() {
         tool: line*200
         ",
     );
-    assert_eq!(plan.report.due, Due::Early);
+    assert_eq!(plan.report.due, Some(Due::EarlyClearing));
 }
 
 #[test]
@@ -338,7 +338,7 @@ fn a_deep_cut_clears_results_and_folds_what_is_worth_least() {
         tool: new*100
         "#,
     );
-    assert_eq!(plan.report.due, Due::OverBudget);
+    assert_eq!(plan.report.due, Some(Due::OverBudget));
 }
 
 #[test]
@@ -446,7 +446,7 @@ fn the_newest_step_gets_shorter_if_nothing_else_is_enough() {
         tool: line3*105 l ... [416 characters truncated] ... e3 line3*105
         ",
     );
-    assert_eq!(plan.report.due, Due::OverBudget);
+    assert_eq!(plan.report.due, Some(Due::OverBudget));
 }
 
 #[test]

@@ -20,7 +20,7 @@ use crate::{
     support::{
         annotate_randomly, any_settings,
         generate_responses::any_responses,
-        guard_properties::{RESPONSES, RESPONSES_WITH_TOOLS, WINDOWS, settings},
+        guard_properties::{RESPONSES, RESPONSES_WITH_TOOLS, SMALL_WINDOWS, WINDOWS, settings},
         made::make_course,
         plans::{apply_plan, make_policy},
         strict,
@@ -40,6 +40,11 @@ proptest! {
     #[test]
     fn every_plan_keeps_the_invariants(case in any_responses(12), window in prop::sample::select(&WINDOWS[..]), profile in any_profile()) {
         RESPONSES.check(&case.body, window, profile);
+    }
+
+    #[test]
+    fn a_refused_request_is_planned_anew(case in any_responses(12), window in prop::sample::select(&SMALL_WINDOWS[..]), profile in any_profile()) {
+        RESPONSES.check_refused(&case.body, window, profile);
     }
 
     #[test]

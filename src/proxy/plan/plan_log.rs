@@ -1,7 +1,7 @@
 //! Log lines of a plan: one for each new cut, and one for each action of recovery.
 
 use crate::{
-    guard::{self, Shortening},
+    guard::{self, Due, Shortening},
     proxy::{GuardMode, PlannedRequest, SessionContext},
     relay::ModelAnswer,
     session::SessionId,
@@ -56,7 +56,7 @@ pub fn log_cuts(session: SessionId, planned: &PlannedRequest) {
     if planned.mode != GuardMode::Guard {
         return;
     }
-    let due = report.due.name();
+    let due = report.due.map(Due::name);
     log_texts(session, planned);
     let mut cuts = report.truncated.iter().filter(|cut| cut.new);
     for cut in cuts.by_ref().take(LOGGED_CUTS) {

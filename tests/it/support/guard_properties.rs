@@ -30,6 +30,8 @@ use plimsoll::{
 use proptest::prelude::*;
 
 pub(crate) const WINDOWS: [u32; 5] = [4_096, 8_192, 16_384, 32_768, 128_000];
+/// In these, much does not fit whatever is cut.
+pub(crate) const SMALL_WINDOWS: [u32; 4] = [1_024, 2_048, 4_096, 8_192];
 
 /// A wire format with a translation from chat completions, and its checker.
 #[derive(Clone, Copy)]
@@ -162,6 +164,37 @@ impl WireFormat {
         if inside && !plan.report.over_budget && plan.report.stood_back.is_none() {
             let all = u64::from(plan.report.raw_after) + now;
             assert!(all <= u64::from(window), "{all} in {window}");
+        }
+    }
+
+    /// A request that the provider refuses as too long three times, and that is planned anew each time, as the product does.
+    /// Where the system text alone is too long, no plan fits, and each is valid nevertheless.
+    pub(crate) fn check_refused(self, chat: &[u8], window: u32, profile: &'static Profile) {
+        let settings = settings();
+        let policy = make_policy(profile, window, &settings);
+        let before = self.read(chat);
+        let mut knowledge = SessionKnowledge::default();
+        let mut least = u32::MAX;
+        for attempt in 0..4 {
+            let plan = guard::plan(&before, &policy, &knowledge);
+            let context = format!(
+                "window {window}, profile {}, attempt {attempt}",
+                profile.name
+            );
+            if let Some(StandBackReason::Unsound(broken)) = plan.report.stood_back {
+                panic!("{context}: unsound plan {broken:?}");
+            }
+            let after = apply_plan(&before, &plan);
+            let broken = (self.broken_rules)(chat, &after, profile);
+            assert_eq!(broken, [], "{context}");
+            let raw = plan.report.raw_after;
+            assert!(raw <= least, "{context}: {raw} raw tokens after {least}");
+            least = raw;
+            let counted = raw + raw / 8;
+            knowledge.calibration = knowledge.calibration.learn_refusal(raw, counted);
+            knowledge.refused.was_too_long = true;
+            knowledge.refused.was_counted = true;
+            knowledge.earlier_plan = Some(plan.to_earlier_plan());
         }
     }
 

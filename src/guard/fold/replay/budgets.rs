@@ -12,7 +12,8 @@ use crate::{
 
 /// The budgets of the requests that ended at each unit; raw tokens.
 pub(super) struct ReplayBudgets {
-    high: Vec<u32>,
+    /// Without the tolerance.
+    budgets: Vec<u32>,
     /// The tokens that no cut can free: system messages, the task, and what is sent in addition to the messages. Annotated
     /// texts that may be left out do not count, so that a cut is as deep with them as without them.
     fixed: Vec<u32>,
@@ -52,7 +53,7 @@ impl ReplayBudgets {
         let is_tolerant = !is_counted && view.policy.sends_when_unsure();
         Self {
             early: EarlyClearing::from_settings(&view.policy, steady),
-            high: ends
+            budgets: ends
                 .map(|end| raw(measured.budgets.budget_at(end)))
                 .collect(),
             fixed: sum_fixed_messages(view, cuts, measured.shares.tools),
@@ -66,18 +67,18 @@ impl ReplayBudgets {
     }
 
     /// The most raw tokens of the request that ended at a unit.
-    pub(super) fn most(&self, at: usize) -> u32 {
-        self.high[at]
+    pub(super) fn budget_at(&self, at: usize) -> u32 {
+        self.budgets[at]
     }
 
     /// The same, and the tolerance while it lasts.
-    pub(super) fn most_with_tolerance(&self, at: usize) -> u32 {
-        self.add_tolerance(self.most(at))
+    pub(super) fn budget_with_tolerance(&self, at: usize) -> u32 {
+        self.add_tolerance(self.budget_at(at))
     }
 
     /// The lowest budget of all requests.
     pub(super) fn lowest(&self) -> u32 {
-        self.high.iter().min().copied().unwrap_or(0)
+        self.budgets.iter().min().copied().unwrap_or(0)
     }
 
     /// Raw tokens of the whole request that no cut can free.
@@ -87,24 +88,24 @@ impl ReplayBudgets {
 
     /// The room: the budget without the fixed tokens.
     pub(super) fn room(&self, at: usize) -> u32 {
-        self.high[at].saturating_sub(self.fixed[at])
+        self.budgets[at].saturating_sub(self.fixed[at])
     }
 
     /// The raw tokens that a cut leaves if it fills the share `low_water` of the room.
     pub(super) fn goal(&self, at: usize, low_water: f64) -> u32 {
         let filled = (f64::from(self.room(at)) * low_water) as u32;
-        self.fixed[at].min(self.high[at]) + filled
+        self.fixed[at].min(self.budgets[at]) + filled
     }
 
     /// The middle between the budget and what a cut with `low_water` leaves of it.
     pub(super) fn middle(&self, at: usize) -> u32 {
         let free = f64::from(self.room(at)) * (1.0 - self.low_water) / 2.0;
-        (f64::from(self.high[at]) - free) as u32
+        (f64::from(self.budgets[at]) - free) as u32
     }
 
-    /// The most raw tokens that are sent with a budget of `high`.
-    pub(super) fn add_tolerance(&self, high: u32) -> u32 {
-        high.saturating_add((f64::from(high) * self.tolerance) as u32)
+    /// The most raw tokens that are sent with a budget of `budget`.
+    pub(super) fn add_tolerance(&self, budget: u32) -> u32 {
+        budget.saturating_add((f64::from(budget) * self.tolerance) as u32)
     }
 
     /// Ends the tolerance, since something is cut: from now on no request may exceed its budget.
@@ -137,9 +138,9 @@ impl EarlyClearing {
         })
     }
 
-    /// The raw tokens above which early clearing begins in a request with a budget of `high`.
-    pub(super) fn find_mark(&self, high: u32) -> u32 {
-        (f64::from(self.steady.min(high)) * self.share) as u32
+    /// The raw tokens above which early clearing begins in a request with a budget of `budget`.
+    pub(super) fn find_mark(&self, budget: u32) -> u32 {
+        (f64::from(self.steady.min(budget)) * self.share) as u32
     }
 }
 

@@ -39,7 +39,7 @@ impl Replay<'_> {
         let Some(early) = &self.budgets.early else {
             return false;
         };
-        if self.meets(early.find_mark(self.budgets.most(at)), now) {
+        if self.meets(early.find_mark(self.budgets.budget_at(at)), now) {
             return false;
         }
         let recent = self.clearing.recent_units(at);
@@ -87,28 +87,39 @@ impl Replay<'_> {
             && items.any(|item| item.read_by_program))
     }
 
-    /// Clears the oldest units before `limit` of those that `is_candidate` names, until the request has no more than `goal` raw
-    /// tokens.
+    /// Units before `limit` of those that `is_candidate` names, oldest first, that a deep cut of the request that ended at unit
+    /// `at` may clear. Nothing of the user's newest message is among them while no step follows it.
+    pub(super) fn list_clearable<'k>(
+        &self,
+        at: usize,
+        limit: usize,
+        is_candidate: fn(&Unit) -> bool,
+        now: &'k Moment,
+    ) -> impl Iterator<Item = usize> + use<'_, 'k> {
+        let recent = self.clearing.recent_units_of_cuts(at);
+        let open = now.kept.list_open(limit).iter().copied();
+        open.filter(move |&unit| {
+            is_candidate(&self.view.units[unit])
+                && now.asked != Some(unit)
+                && self.may_clear(unit, limit, recent, &now.state)
+        })
+    }
+
+    /// Clears such units until the request has no more than `goal` raw tokens.
     pub(super) fn clear_oldest(
         &mut self,
         at: usize,
         limit: usize,
-        is_candidate: impl Fn(&Unit) -> bool,
+        is_candidate: fn(&Unit) -> bool,
         goal: u32,
         now: &mut Moment,
     ) {
-        let recent = self.clearing.recent_units_of_cuts(at);
-        let mut units = now.kept.list_open(limit).to_vec();
-        units.retain(|&unit| now.asked != Some(unit));
+        let units: Vec<usize> = self.list_clearable(at, limit, is_candidate, now).collect();
         for unit in units {
             if self.meets(goal, now) {
                 break;
             }
-            if is_candidate(&self.view.units[unit])
-                && self.may_clear(unit, limit, recent, &now.state)
-            {
-                self.clear_unit(unit, now);
-            }
+            self.clear_unit(unit, now);
         }
     }
 

@@ -25,7 +25,7 @@ impl<'a> Replay<'a> {
         if now.kept.list_unpinned(newest).is_empty() && now.kept.list_open(newest).is_empty() {
             return false;
         }
-        let most = self.budgets.most(at);
+        let most = self.budgets.budget_at(at);
         let goal = self.budgets.goal(at, self.find_low_water(at));
         self.turn_rules.settle_alternation(at);
         let counts = now.kept.count_before(newest);
@@ -77,14 +77,9 @@ impl<'a> Replay<'a> {
         now: &Moment,
     ) -> bool {
         let tail = self.find_tail(at, newest, now);
-        let recent = self.clearing.recent_units_of_cuts(at);
-        let can_clear = |limit: usize, is_candidate: fn(&Unit) -> bool| {
-            let mut open = now.kept.list_open(limit).iter();
-            open.any(|&unit| {
-                is_candidate(&self.view.units[unit])
-                    && now.asked != Some(unit)
-                    && self.may_clear(unit, limit, recent, &now.state)
-            })
+        let can_clear = |limit: usize, is_candidate| {
+            let mut clearable = self.list_clearable(at, limit, is_candidate, now);
+            clearable.next().is_some()
         };
         let mut parts = self.view.policy.rules.order.deep.iter();
         parts.any(|&(cut, reach)| {
@@ -92,7 +87,8 @@ impl<'a> Replay<'a> {
             match cut {
                 DeepCut::FoldOldest => {
                     let by_age = |&unit| self.find_foldable_parts(unit, limit, now).is_some();
-                    sent > self.budgets.most(at) && now.kept.list_open(limit).iter().any(by_age)
+                    sent > self.budgets.budget_at(at)
+                        && now.kept.list_open(limit).iter().any(by_age)
                 }
                 _ if self.cuts_by_age() || sent <= goal => false,
                 DeepCut::ClearResults => can_clear(limit, Unit::has_results),
@@ -158,7 +154,7 @@ impl<'a> Replay<'a> {
     pub(super) fn shorten_newest_step(&mut self, at: usize, newest: usize, now: &mut Moment) {
         let units = self.view.units;
         let goal = if self.cuts_by_age() {
-            self.budgets.most(at)
+            self.budgets.budget_at(at)
         } else {
             self.budgets.goal(at, self.find_low_water(at))
         };
@@ -166,8 +162,7 @@ impl<'a> Replay<'a> {
         let has_results = |unit: usize| units[unit].has_results();
         for unit in units::find_first_leader(units, at)..newest.min(*row.start()) {
             let excess = self.sent_now(now).saturating_sub(goal);
-            let is_sent = !now.state.folded[unit] && !now.state.cleared[unit];
-            if excess > 0 && is_sent && has_results(unit) {
+            if excess > 0 && has_results(unit) {
                 self.tighten(unit..=unit, excess, ShortenedMessages::tighten_results, now);
             }
         }
@@ -179,15 +174,26 @@ impl<'a> Replay<'a> {
 
     /// Raw tokens that shortening can free in the newest step and in the results that led to it, each of them shortened by
     /// up to `excess`.
-    pub(super) fn measure_step(&self, at: usize, newest: usize, excess: u32) -> u32 {
+    pub(super) fn measure_step(&self, at: usize, newest: usize, excess: u32, now: &Moment) -> u32 {
         let row = self.find_row(at);
         let before = units::find_first_leader(self.view.units, at)..newest.min(*row.start());
-        let before = before.map(|unit| self.measure_tightening(unit..=unit, excess));
-        before.fold(self.measure_tightening(row, excess), u32::saturating_add)
+        let before = before.map(|unit| self.measure_tightening(unit..=unit, excess, now));
+        before.fold(
+            self.measure_tightening(row, excess, now),
+            u32::saturating_add,
+        )
     }
 
     /// Raw tokens, up to `excess`, that [`Self::tighten`] would take off these units.
-    pub(super) fn measure_tightening(&self, row: RangeInclusive<usize>, excess: u32) -> u32 {
+    pub(super) fn measure_tightening(
+        &self,
+        row: RangeInclusive<usize>,
+        excess: u32,
+        now: &Moment,
+    ) -> u32 {
+        if !is_sent_whole(row.clone(), now) {
+            return 0;
+        }
         let units = &self.view.units[row];
         let messages = units[0].messages.start..units[units.len() - 1].messages.end;
         self.cuts.messages.measure_tightening(messages, excess)
@@ -200,8 +206,8 @@ impl<'a> Replay<'a> {
         at + 1 - late.count().max(1)..=at
     }
 
-    /// Makes these units, of which nothing is cleared, smaller by `excess` raw tokens together. `shorten` takes messages and
-    /// the excess.
+    /// Makes these units smaller by `excess` raw tokens together, if none of them is left out or cleared. `shorten` takes
+    /// messages and the excess.
     pub(super) fn tighten(
         &mut self,
         row: RangeInclusive<usize>,
@@ -209,6 +215,9 @@ impl<'a> Replay<'a> {
         shorten: impl FnOnce(&mut ShortenedMessages<'a>, Range<usize>, u32) -> u32,
         now: &mut Moment,
     ) {
+        if !is_sent_whole(row.clone(), now) {
+            return;
+        }
         let units = &self.view.units[row.clone()];
         for unit in row.clone() {
             self.count_words(unit, false, -1, &mut now.visible);
@@ -244,6 +253,10 @@ impl<'a> Replay<'a> {
 
     /// Chooses the words that no sent message contains any more, most worth first, within their part of the budget.
     pub(super) fn choose_ledger_words(&self, now: &Moment) -> Vec<Span> {
+        debug_assert!(
+            self.counts_are_right(now),
+            "a word is counted twice, or not at all"
+        );
         let words = now.visible.counts.iter().zip(0..);
         let gone = words.filter(|(count, _)| **count == 0);
         let worths = gone.map(|(_, word)| (self.vocabulary.worth(word).to_bits(), word));
@@ -270,4 +283,10 @@ impl<'a> Replay<'a> {
         }
         chosen
     }
+}
+
+/// Whether none of these units is left out or cleared. A request of the replay may end at a unit that is: if the session
+/// remembers a cut that was made for a later request, such as the one that is planned again after a refusal.
+fn is_sent_whole(mut row: RangeInclusive<usize>, now: &Moment) -> bool {
+    row.all(|unit| !now.state.folded[unit] && !now.state.cleared[unit])
 }

@@ -12,12 +12,12 @@ pub(super) struct ReturningQuestion {
 }
 
 impl Replay<'_> {
-    /// Why a request is cut deeply, and the question that comes back with the cut.
+    /// Why a request is cut deeply, if it is, and the question that comes back with the cut.
     pub(super) fn find_due(
         &self,
         request: Request,
         now: &Moment,
-    ) -> (Due, Option<ReturningQuestion>) {
+    ) -> Option<(Due, Option<ReturningQuestion>)> {
         let Request { at, newest, .. } = request;
         let is_near = || !self.meets(self.budgets.middle(at), now);
         for &reason in self.view.policy.rules.due {
@@ -28,18 +28,18 @@ impl Replay<'_> {
                 Due::QuestionReturns => {
                     let question = self.find_returning_question(at, newest, now);
                     if question.is_some() {
-                        return (reason, question);
+                        return Some((reason, question));
                     }
                     false
                 }
-                // Early clearing is a cut of its own.
-                Due::No | Due::Early => false,
+                // A cut of its own: `clear_early`.
+                Due::EarlyClearing => false,
             };
             if is_due {
-                return (reason, None);
+                return Some((reason, None));
             }
         }
-        (Due::No, None)
+        None
     }
 
     /// Whether any request of the conversation may be cut: because one is or was large enough, or because a request may be
@@ -54,7 +54,7 @@ impl Replay<'_> {
                 !self.reasoning.is_empty() && uncut > near as u32
             }
             Due::ColdCache => self.knowledge.is_cold,
-            Due::No | Due::Early => false,
+            Due::EarlyClearing => false,
         };
         self.budgets.early.is_some() || self.view.policy.rules.due.iter().any(may_come)
     }

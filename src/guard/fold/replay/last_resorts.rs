@@ -28,7 +28,7 @@ impl Replay<'_> {
         // What is left out ends the tolerance.
         let beyond = self
             .sent_now(now)
-            .saturating_sub(self.budgets.most(request.at));
+            .saturating_sub(self.budgets.budget_at(request.at));
         match cut {
             RequestCut::DropLedger => frees(cut) >= beyond,
             RequestCut::FoldNewestQuestion => {
@@ -64,14 +64,14 @@ impl Replay<'_> {
             RequestCut::DropLedger => self.note.most_of_ledger(&now.state),
             RequestCut::ShortenNewestStep => {
                 if self.view.units[at].has_results() {
-                    self.measure_step(at, newest, excess)
+                    self.measure_step(at, newest, excess, now)
                 } else {
                     0
                 }
             }
             RequestCut::ShortenNewestAttachments => {
                 let clears = self.view.policy.settings.clear.enabled;
-                let measure = |asked| self.measure_tightening(asked..=asked, excess);
+                let measure = |asked| self.measure_tightening(asked..=asked, excess, now);
                 now.asked.filter(|_| clears).map_or(0, measure)
             }
             RequestCut::FoldNewestQuestion => {

@@ -83,7 +83,7 @@ impl Replay<'_> {
             .sent_now(now)
             .saturating_add(self.weights.of_whole_unit(question.unit));
         let goal = self.budgets.goal(at, self.find_low_water(at));
-        let is_due = sent > self.budgets.most_with_tolerance(at)
+        let is_due = sent > self.budgets.budget_with_tolerance(at)
             && self.can_free((at, newest), sent, goal, now);
         is_due.then_some(question)
     }

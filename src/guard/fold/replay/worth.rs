@@ -71,6 +71,18 @@ impl Replay<'_> {
         }
     }
 
+    /// Whether the counts of words are those of the units that are sent.
+    pub(super) fn counts_are_right(&self, now: &Moment) -> bool {
+        let mut anew = VisibleWords {
+            counts: vec![0; now.visible.counts.len()],
+            counted: now.visible.counted,
+        };
+        for unit in (0..anew.counted).filter(|&unit| !now.state.folded[unit]) {
+            self.count_words(unit, now.state.cleared[unit], 1, &mut anew);
+        }
+        anew.counts == now.visible.counts
+    }
+
     /// Leaves a unit out: its words are no longer visible to the model, and its tokens are freed.
     pub(super) fn fold_unit(&mut self, unit: usize, now: &mut Moment) {
         self.budgets.end_tolerance();
