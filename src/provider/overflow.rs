@@ -87,7 +87,7 @@ pub enum OverflowVerdict {
     Other,
     Overflow(Overflow),
     /// Without any text, as some providers refuse: an overflow only if the request was long.
-    Wordless,
+    WithoutReason,
 }
 
 /// Sentences that are believed; where any are, all codes are.
@@ -106,7 +106,7 @@ pub fn detect_overflow(status: StatusCode, body: &[u8]) -> OverflowVerdict {
         // Some engines answer an overlong streamed request with an empty success.
         let is_empty_success = status.is_success() && body.trim_ascii().is_empty();
         return if is_refusal || is_empty_success {
-            OverflowVerdict::Wordless
+            OverflowVerdict::WithoutReason
         } else {
             OverflowVerdict::Other
         };
@@ -115,7 +115,7 @@ pub fn detect_overflow(status: StatusCode, body: &[u8]) -> OverflowVerdict {
         return OverflowVerdict::Other;
     }
     match decide_verdict(&error, sentences) {
-        OverflowVerdict::Wordless if !is_refusal => OverflowVerdict::Other,
+        OverflowVerdict::WithoutReason if !is_refusal => OverflowVerdict::Other,
         verdict => verdict,
     }
 }
@@ -127,7 +127,7 @@ pub fn detect_overflow_in_event(data: &[u8]) -> OverflowVerdict {
         return OverflowVerdict::Other;
     }
     match decide_verdict(&error, &[SURE, VAGUE]) {
-        OverflowVerdict::Wordless => OverflowVerdict::Other,
+        OverflowVerdict::WithoutReason => OverflowVerdict::Other,
         verdict => verdict,
     }
 }
@@ -326,7 +326,7 @@ fn decide_verdict(error: &ParsedError, sentences: Sentences) -> OverflowVerdict 
             return OverflowVerdict::Overflow(collect_figures(error));
         }
         if is_sentence && WORDLESS.contains(&&**text) {
-            return OverflowVerdict::Wordless;
+            return OverflowVerdict::WithoutReason;
         }
     }
     OverflowVerdict::Other

@@ -17,7 +17,7 @@
 //!    state is stored
 //!
 //! Each step passes its values to the next: a [`ClientRequest`], made ready for one candidate as a
-//! [`PlacedRequest`], with a [`PlannedRequest`](super::PlannedRequest) in it. An edited body is
+//! [`ProviderRequest`], with a [`PlannedRequest`](super::PlannedRequest) in it. An edited body is
 //! a rope of the client's bytes and new ones. Before an answer begins nothing has reached the client, so a step may
 //! still fail with an error of the proxy. The exception is a stream that waits for its summary (step 7).
 
@@ -26,7 +26,7 @@ use std::sync::Arc;
 use http::{Response, request::Parts};
 
 use super::{
-    App, ClientRequest, CompactionShape, GuardMode, PlacedRequest, SessionContext,
+    App, ClientRequest, CompactionShape, GuardMode, ProviderRequest, SessionContext,
     answer::{answer_compaction, answer_while_waiting, relay_answer},
     client_request::{ParsedRequest, parse_request},
     dispatch::{fallbacks::Fallbacks, send_with_fallbacks},
@@ -119,29 +119,31 @@ pub async fn exchange_body(
     let shape = incoming.compaction;
     let request = join_request(app, incoming, parsed, options, inherited, &record.notes);
     let mut fallbacks = Fallbacks::new(&request, candidates);
-    let placed = fallbacks.plan_first_candidate(&request);
-    let mut placed = placed.ok_or_else(|| no_such_model(&request.parsed.model))?;
+    let prepared = fallbacks.plan_first_candidate(&request);
+    let mut prepared = prepared.ok_or_else(|| no_such_model(&request.parsed.model))?;
 
-    if refuses_thread(&request, &placed) {
-        let provider = placed.target.provider.name.to_string();
+    if refuses_thread(&request, &prepared) {
+        let provider = prepared.target.provider.name.to_string();
         return Err(Failure::ThreadRefused { provider });
     }
 
     // A compaction is answered here, and by no provider.
     if answers_compaction(&request) {
-        return Ok(Box::pin(answer_compaction(request, placed, shape, hold)).await);
+        return Ok(Box::pin(answer_compaction(request, prepared, shape, hold)).await);
     }
 
     // 7. The summary, if the request waits for one. A stream begins at once.
-    if let Some(wait) = begin_summary_wait(&request, &mut placed) {
+    if let Some(wait) = begin_summary_wait(&request, &mut prepared) {
         if request.parsed.streams {
-            return Ok(answer_while_waiting(request, placed, fallbacks, wait, hold));
+            return Ok(answer_while_waiting(
+                request, prepared, fallbacks, wait, hold,
+            ));
         }
-        wait_for_summary(&request, &mut placed, wait).await;
+        wait_for_summary(&request, &mut prepared, wait).await;
     }
 
     // 8. The provider.
-    let answered = Box::pin(send_with_fallbacks(&request, placed, fallbacks)).await?;
+    let answered = Box::pin(send_with_fallbacks(&request, prepared, fallbacks)).await?;
 
     // 9. The answer.
     relay_answer(request, answered, hold).await
@@ -273,11 +275,11 @@ fn join_request(
 
 /// Whether the client leaves a conversation to a thread at the provider, although the guard could fit the conversation, and
 /// the settings refuse such threads.
-fn refuses_thread(request: &ClientRequest, placed: &PlacedRequest) -> bool {
+fn refuses_thread(request: &ClientRequest, prepared: &ProviderRequest) -> bool {
     let conversation = request.parsed.conversation.as_ref();
     conversation.is_some_and(|it| it.is_managed_by_thread())
-        && placed.target.provider.config.threads == Threads::Refuse
-        && placed
+        && prepared.target.provider.config.threads == Threads::Refuse
+        && prepared
             .planned
             .as_ref()
             .is_some_and(|it| it.is_open_to_changes())

@@ -22,7 +22,7 @@ pub use self::{
     answer::CompactionShape,
     app::App,
     client_request::{ClientRequest, FollowedConversation, SessionContext},
-    dispatch::PlacedRequest,
+    dispatch::ProviderRequest,
     judged_answer::JudgedAnswer,
     plan::PlannedRequest,
     request_options::GuardMode,

@@ -28,9 +28,9 @@ pub enum GuardMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestClass {
     /// A request of a conversation, or the client names no class.
-    Turn,
+    Conversation,
     /// It compacts the conversation, or is a side reply: recovery adds nothing new, and no cut is made that could wait.
-    Beside,
+    Side,
     /// It belongs to no conversation: the same holds, and no state is stored.
     Auxiliary,
     /// It repeats the last request to keep the cache warm: the same holds, and no state is stored.
@@ -45,8 +45,8 @@ impl RequestClass {
             (_, Some(b"resume_cache_warm")) => Self::WarmsCache,
             (Some(b"auxiliary"), _) => Self::Auxiliary,
             _ if is_task => Self::Auxiliary,
-            (Some(b"compaction" | b"side_reply"), _) => Self::Beside,
-            _ => Self::Turn,
+            (Some(b"compaction" | b"side_reply"), _) => Self::Side,
+            _ => Self::Conversation,
         }
     }
 }
@@ -77,7 +77,9 @@ impl RequestOptions {
                 Some(b"dry-run") => GuardMode::DryRun,
                 _ => GuardMode::Guard,
             },
-            recovers: recovers && class == RequestClass::Turn && asked(RECOVERY) != Some(b"off"),
+            recovers: recovers
+                && class == RequestClass::Conversation
+                && asked(RECOVERY) != Some(b"off"),
             auto_compact: match asked(AUTO_COMPACT) {
                 Some(b"on") => Some(true),
                 Some(b"off") => Some(false),
@@ -95,19 +97,19 @@ mod tests {
     #[test]
     #[rustfmt::skip]
     fn a_request_is_of_the_class_that_its_headers_name() {
-        use RequestClass::{Auxiliary, Beside, Turn, WarmsCache};
+        use RequestClass::{Auxiliary, Conversation, Side, WarmsCache};
         let [task, class, kind] = [TASK, CLAUDE_CLASS, CLAUDE_AUXILIARY];
         for (name, headers, expected) in [
-            ("no header", vec![], Turn),
+            ("no header", vec![], Conversation),
             ("a task", vec![(&task, "title")], Auxiliary),
-            ("an empty task", vec![(&task, " ")], Turn),
+            ("an empty task", vec![(&task, " ")], Conversation),
             ("an auxiliary request", vec![(&class, "auxiliary")], Auxiliary),
-            ("a compaction", vec![(&class, "compaction")], Beside),
-            ("a side reply", vec![(&class, "side_reply")], Beside),
+            ("a compaction", vec![(&class, "compaction")], Side),
+            ("a side reply", vec![(&class, "side_reply")], Side),
             ("a task that compacts", vec![(&task, "title"), (&class, "compaction")], Auxiliary),
             ("a repeat", vec![(&class, "auxiliary"), (&kind, "resume_cache_warm")], WarmsCache),
             ("another kind", vec![(&class, "auxiliary"), (&kind, "title")], Auxiliary),
-            ("an unknown class", vec![(&class, "main")], Turn),
+            ("an unknown class", vec![(&class, "main")], Conversation),
         ] {
             let headers = build_headers(&headers);
             assert_eq!(RequestClass::from_headers(&headers), expected, "{name}");
@@ -119,7 +121,7 @@ mod tests {
     fn only_the_words_that_are_documented_switch_anything() {
         let plain = RequestOptions {
             mode: GuardMode::Guard,
-            class: RequestClass::Turn,
+            class: RequestClass::Conversation,
             recovers: true,
             auto_compact: None,
             comment: false,

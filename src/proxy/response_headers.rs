@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
 
 use super::{
-    ClientRequest, GuardMode, PlacedRequest, PlannedRequest, SessionContext, dispatch::CallCount,
+    ClientRequest, GuardMode, PlannedRequest, ProviderRequest, SessionContext, dispatch::CallCount,
 };
 use crate::{
     health::{self, HealthSource},
@@ -70,8 +70,8 @@ pub fn build_head_headers(
 
 /// Builds such headers while the request still waits for its summary, before a provider is asked. There are none if there is
 /// no conversation to follow.
-pub fn build_early_headers(request: &ClientRequest, placed: &PlacedRequest) -> HeaderMap {
-    let (Some(session), Some(planned)) = (&request.session, &placed.planned) else {
+pub fn build_early_headers(request: &ClientRequest, prepared: &ProviderRequest) -> HeaderMap {
+    let (Some(session), Some(planned)) = (&request.session, &prepared.planned) else {
         return HeaderMap::new();
     };
     let mut headers = build_session_headers(session, planned, &planned.recovery.memory);

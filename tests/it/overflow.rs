@@ -178,7 +178,7 @@ fn recorded_errors_are_recognised() {
             _ if noticed_in_silence(name) => ("silent", true),
             OverflowVerdict::Other => ("-", false),
             OverflowVerdict::Overflow(_) => ("overflow", true),
-            OverflowVerdict::Wordless => ("wordless", true),
+            OverflowVerdict::WithoutReason => ("wordless", true),
         };
         let provider: String = error["provider"]
             .as_str()

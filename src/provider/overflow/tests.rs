@@ -153,14 +153,22 @@ fn the_status_decides_which_wordings_are_believed() {
 #[test]
 fn an_empty_refusal_is_no_overflow_by_itself() {
     for body in ["", " \r\n", "{}", "null", "\"\""] {
-        assert_eq!(judged(400, body), OverflowVerdict::Wordless, "{body:?}");
-        assert_eq!(judged(413, body), OverflowVerdict::Wordless, "{body:?}");
+        assert_eq!(
+            judged(400, body),
+            OverflowVerdict::WithoutReason,
+            "{body:?}"
+        );
+        assert_eq!(
+            judged(413, body),
+            OverflowVerdict::WithoutReason,
+            "{body:?}"
+        );
         assert_eq!(judged(500, body), OverflowVerdict::Other, "{body:?}");
     }
     let said = r#"{"error":{"message":"400 status code (no body)"}}"#;
-    assert_eq!(judged(400, said), OverflowVerdict::Wordless);
+    assert_eq!(judged(400, said), OverflowVerdict::WithoutReason);
     assert_eq!(judged(500, said), OverflowVerdict::Other);
-    assert_eq!(judged(200, ""), OverflowVerdict::Wordless);
+    assert_eq!(judged(200, ""), OverflowVerdict::WithoutReason);
     assert_eq!(judged(200, "{}"), OverflowVerdict::Other);
     // A 413 with a text is about bytes.
     let bytes = r#"{"type":"error","error":{"type":"request_too_large","message":"Request exceeds the maximum size"}}"#;

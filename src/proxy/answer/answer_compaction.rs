@@ -16,7 +16,7 @@ use crate::{
     guard,
     http::{answer::json_response, limit::Hold},
     proxy::{
-        ClientRequest, PlacedRequest, SessionContext,
+        ClientRequest, ProviderRequest, SessionContext,
         plan::{guard_policy, summary_user},
         response_headers::{ACTIONS, build_early_headers, stream_comment},
         summary::begin_whole_summary_wait,
@@ -45,15 +45,15 @@ struct CompactedText {
 /// Answers a request whose conversation is to be compacted. `hold`: the body's share of the bytes in flight.
 pub(in crate::proxy) async fn answer_compaction(
     request: ClientRequest,
-    placed: PlacedRequest,
+    prepared: ProviderRequest,
     shape: CompactionShape,
     hold: Hold,
 ) -> Response<Body> {
     let streams = request.parsed.streams && shape == CompactionShape::Answer;
     request.notes.facts().is_stream = streams;
-    let mut head = build_early_headers(&request, &placed);
+    let mut head = build_early_headers(&request, &prepared);
     let made = async move {
-        let compacted = compact_conversation(&request, placed).await;
+        let compacted = compact_conversation(&request, prepared).await;
         drop(hold);
         (request, compacted)
     };
@@ -72,9 +72,12 @@ pub(in crate::proxy) async fn answer_compaction(
 }
 
 /// Makes the text that replaces the conversation. If it is to be a summary, waits for the summary.
-async fn compact_conversation(request: &ClientRequest, mut placed: PlacedRequest) -> CompactedText {
+async fn compact_conversation(
+    request: &ClientRequest,
+    mut prepared: ProviderRequest,
+) -> CompactedText {
     let app = &request.app;
-    let wait = begin_whole_summary_wait(request, &mut placed);
+    let wait = begin_whole_summary_wait(request, &mut prepared);
     let job = wait.as_ref().map(|wait| wait.job);
     let outcome = match wait {
         Some(wait) => wait.wait_for_outcome(app).await,
@@ -92,7 +95,7 @@ async fn compact_conversation(request: &ClientRequest, mut placed: PlacedRequest
     if let Some(session) = &request.session {
         note_compaction(session, content, action);
     }
-    let policy = guard_policy(app, &placed.target);
+    let policy = guard_policy(app, &prepared.target);
     let summary = summary.as_ref().map(|summary| &*summary.text);
     let conversation = request.parsed.conversation.as_deref();
     let write = |all: &Conversation| guard::write_compaction_note(all, &policy, summary);

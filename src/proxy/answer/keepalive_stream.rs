@@ -21,7 +21,7 @@ use crate::{
     error::Failure,
     http::{answer, limit::Hold},
     proxy::{
-        ClientRequest, PlacedRequest,
+        ClientRequest, ProviderRequest,
         dispatch::{
             AnsweredRequest, fallbacks::Fallbacks, provider_reply::is_stream, send_with_fallbacks,
         },
@@ -42,20 +42,20 @@ const FLUSH_WAIT: Duration = Duration::from_millis(50);
 /// in the bytes in flight.
 pub(in crate::proxy) fn answer_while_waiting(
     request: ClientRequest,
-    mut placed: PlacedRequest,
+    mut prepared: ProviderRequest,
     fallbacks: Fallbacks,
     wait: SummaryWait,
     hold: Hold,
 ) -> Response<Body> {
-    let head = build_early_headers(&request, &placed);
+    let head = build_early_headers(&request, &prepared);
     let accepts_trailers = answer::accepts_trailers(&request.parts.headers);
     let waits = async move {
-        wait_for_summary(&request, &mut placed, wait).await;
-        (request, placed, fallbacks)
+        wait_for_summary(&request, &mut prepared, wait).await;
+        (request, prepared, fallbacks)
     };
-    let answers = async |(request, placed, fallbacks): (ClientRequest, _, _)| {
+    let answers = async |(request, prepared, fallbacks): (ClientRequest, _, _)| {
         let (format, model) = (request.parsed.format, request.parsed.model.clone());
-        match send_with_fallbacks(&request, placed, fallbacks).await {
+        match send_with_fallbacks(&request, prepared, fallbacks).await {
             Ok(answered) => write_answer(request, answered, hold).await,
             Err(failure) => failed_body(answer::failure_event(format, &model, &failure)),
         }
@@ -110,7 +110,7 @@ async fn write_answer(request: ClientRequest, answered: AnsweredRequest, hold: H
         return relay_stream(request, answered, hold).into_body();
     }
     let (format, model) = (request.parsed.format, &*request.parsed.model);
-    let provider = &answered.placed.target.provider.name;
+    let provider = &answered.prepared.target.provider.name;
     let refusal =
         proxy_answers::refusal_event(format, model, answered.reply.answer, provider).await;
     failed_body(refusal.unwrap_or_else(|| {

@@ -9,7 +9,7 @@ use crate::{
     format::SentEvents,
     http::{answer, limit::Hold},
     proxy::{
-        ClientRequest, PlacedRequest,
+        ClientRequest, ProviderRequest,
         dispatch::{AnsweredRequest, provider_reply::is_stream},
         response_headers::{TRAILERS, build_head_headers},
         settle::{StreamEnd, settle_answer},
@@ -46,17 +46,17 @@ pub(super) fn relay_stream(
 ) -> Response<Body> {
     let AnsweredRequest {
         mut reply,
-        placed,
+        prepared,
         calls,
     } = answered;
     request.notes.facts().is_stream = true;
     let mut options = StreamOptions {
         format: request.parsed.format,
-        asked_model: request.parsed.copy_renamed_model(&placed.target.model),
+        asked_model: request.parsed.copy_renamed_model(&prepared.target.model),
         sent: SentEvents::none_of(&request.parsed.model),
         ..StreamOptions::default()
     };
-    let (Some(session), Some(planned)) = (&request.session, &placed.planned) else {
+    let (Some(session), Some(planned)) = (&request.session, &prepared.planned) else {
         return relay::stream_answer(reply.answer, None, options);
     };
     let head = build_head_headers(session, planned, &reply.answer, calls);
@@ -64,7 +64,7 @@ pub(super) fn relay_stream(
     let reads_trailers = answer::accepts_trailers(&request.parts.headers);
     options.filter = planned.answer_filter();
     options.strip_usage = reply.sent.usage;
-    options.left_out = placed.left_out_tokens(&request.app.config.guard);
+    options.left_out = prepared.left_out_tokens(&request.app.config.guard);
     options.footer = FooterOptions {
         trailers: if reads_trailers { TRAILERS } else { &[] },
         max_wait: request.app.config.store.save_timeout(),
@@ -72,13 +72,13 @@ pub(super) fn relay_stream(
     let driver: Box<dyn AnswerDriver> = if options.filter.is_active() {
         Box::new(ToolLoop {
             request,
-            placed,
+            prepared,
             streamed: true,
             // The request may be sent again, so its body is kept.
             _hold: Some(hold),
         })
     } else {
-        Box::new(StreamEnd::new(request, placed))
+        Box::new(StreamEnd::new(request, prepared))
     };
     relay::stream_answer(reply.answer, Some(driver), options)
 }
@@ -91,10 +91,10 @@ async fn relay_whole(
 ) -> Result<Response<Body>, Failure> {
     let AnsweredRequest {
         reply,
-        placed,
+        prepared,
         calls,
     } = answered;
-    let head = match (&request.session, &placed.planned) {
+    let head = match (&request.session, &prepared.planned) {
         (Some(session), Some(planned)) => {
             build_head_headers(session, planned, &reply.answer, calls)
         }
@@ -102,15 +102,15 @@ async fn relay_whole(
     };
     let mut tool_loop = ToolLoop {
         request,
-        placed,
+        prepared,
         streamed: false,
         _hold: None,
     };
     let read = read_whole(&mut tool_loop, reply.answer, &mut hold).await?;
-    let (request, placed) = (tool_loop.request, tool_loop.placed);
-    let (mut answer, response) = write_whole(&request, &placed, read, hold);
-    let source = keep_for_summary(&request, &placed);
-    let (Some(session), Some(planned)) = (&request.session, placed.planned) else {
+    let (request, prepared) = (tool_loop.request, tool_loop.prepared);
+    let (mut answer, response) = write_whole(&request, &prepared, read, hold);
+    let source = keep_for_summary(&request, &prepared);
+    let (Some(session), Some(planned)) = (&request.session, prepared.planned) else {
         return Ok(answer);
     };
     if answer.status().is_success() && response.is_none() {
@@ -134,14 +134,14 @@ async fn read_whole(
     answer: Response<Body>,
     hold: &mut Hold,
 ) -> Result<BufferedAnswer, Failure> {
-    let (request, placed) = (&tool_loop.request, &tool_loop.placed);
+    let (request, prepared) = (&tool_loop.request, &tool_loop.prepared);
     let mut left = request.app.config.server.max_body_bytes;
     let room = |bytes| {
         left = left.saturating_sub(bytes);
         left > 0 && hold.grow(bytes)
     };
-    let (format, provider) = (request.parsed.format, placed.target.provider.name.clone());
-    let planned = placed.planned.as_ref();
+    let (format, provider) = (request.parsed.format, prepared.target.provider.name.clone());
+    let planned = prepared.planned.as_ref();
     let filter = planned.map_or_else(AnswerFilter::default, |planned| planned.answer_filter());
     if !filter.is_active() {
         return Ok(relay::buffer_answer(format, answer, &provider, room).await?);
@@ -156,7 +156,7 @@ async fn read_whole(
 /// Makes the answer for the client. Returns it with its summary, if it is a whole success.
 fn write_whole(
     request: &ClientRequest,
-    placed: &PlacedRequest,
+    prepared: &ProviderRequest,
     read: BufferedAnswer,
     hold: Hold,
 ) -> (Response<Body>, Option<ResponseSummary>) {
@@ -172,8 +172,8 @@ fn write_whole(
     };
     let is_success = head.status.is_success();
     if is_success {
-        let left_out = placed.left_out_tokens(&request.app.config.guard);
-        let asked = request.parsed.copy_renamed_model(&placed.target.model);
+        let left_out = prepared.left_out_tokens(&request.app.config.guard);
+        let asked = request.parsed.copy_renamed_model(&prepared.target.model);
         let (format, headers) = (request.parsed.format, &mut head.headers);
         body = relay::edit_whole_answer(format, headers, body, left_out, asked);
     }

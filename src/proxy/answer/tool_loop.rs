@@ -15,7 +15,7 @@ use crate::{
     error::Failure,
     http::{answer::events_response, limit::Hold},
     proxy::{
-        ClientRequest, PlacedRequest,
+        ClientRequest, ProviderRequest,
         dispatch::{
             CallCount, ProviderReply, SendError, attempt_request, provider_reply::is_stream,
         },
@@ -29,7 +29,7 @@ use crate::{
 /// A request whose answer may call proxy-executed tools.
 pub(super) struct ToolLoop {
     pub(super) request: ClientRequest,
-    pub(super) placed: PlacedRequest,
+    pub(super) prepared: ProviderRequest,
     /// Whether the first answer is a stream. All later answers must be of the same kind.
     pub(super) streamed: bool,
     /// The body's share of the bytes in flight, as long as the body may be sent again.
@@ -39,26 +39,28 @@ pub(super) struct ToolLoop {
 #[async_trait]
 impl AnswerDriver for ToolLoop {
     fn left_out_tokens(&self) -> Option<u32> {
-        self.placed.left_out_tokens(&self.request.app.config.guard)
+        self.prepared
+            .left_out_tokens(&self.request.app.config.guard)
     }
 
     async fn next_answer(&mut self, said: ModelAnswer) -> Option<Response<Body>> {
-        self.placed.change_plan(&self.request, |followed, planned| {
-            plan_next_round(followed, planned, &said)
-        });
-        let planned = self.placed.planned.as_ref();
+        self.prepared
+            .change_plan(&self.request, |followed, planned| {
+                plan_next_round(followed, planned, &said)
+            });
+        let planned = self.prepared.planned.as_ref();
         if planned.is_none_or(|planned| planned.recovery.is_exhausted()) {
             tracing::warn!(
                 max_rounds = self.request.app.config.recovery.max_rounds,
                 "tool loop: recovery.max_rounds is reached, and the model called only proxy-executed tools again; the answer ends here"
             );
-            let (format, model) = (self.request.parsed.format, &self.placed.target.model);
+            let (format, model) = (self.request.parsed.format, &self.prepared.target.model);
             let answer = proxy_answers::empty_response(format, self.streamed, model, said.usage);
             return Some(answer);
         }
         let reason = match self.send_again().await {
             Ok(reply) if self.can_follow(&reply.answer) => return Some(reply.answer),
-            Ok(reply) if !self.placed.has_additions() => {
+            Ok(reply) if !self.prepared.has_additions() => {
                 return self.answer_for_client(reply.answer).await;
             }
             Ok(reply) => reply.answer.status().to_string(),
@@ -68,7 +70,7 @@ impl AnswerDriver for ToolLoop {
             reason,
             "tool loop: a round failed: {reason}; sending the request without recovery's prompts and tools"
         );
-        self.placed
+        self.prepared
             .change_plan(&self.request, plan_without_additions);
         match self.send_again().await {
             Ok(reply) => self.answer_for_client(reply.answer).await,
@@ -90,7 +92,7 @@ impl AnswerDriver for ToolLoop {
         before: PrecedingText,
     ) -> StreamFooter {
         self.finish_answer(&last, before);
-        let end = StreamEnd::new(self.request, self.placed);
+        let end = StreamEnd::new(self.request, self.prepared);
         end.settle(response).await
     }
 }
@@ -100,7 +102,7 @@ impl ToolLoop {
     /// read.
     pub(super) fn finish_answer(&mut self, last: &ModelAnswer, before: PrecedingText) {
         let followed = self.request.followed_conversation();
-        if let (Some(followed), Some(planned)) = (followed, &mut self.placed.planned) {
+        if let (Some(followed), Some(planned)) = (followed, &mut self.prepared.planned) {
             finish_answer(followed, planned, last, before);
         }
     }
@@ -108,7 +110,7 @@ impl ToolLoop {
     async fn send_again(&mut self) -> Result<ProviderReply, SendError> {
         // These calls are counted separately: the head that the client has names the calls before the first answer.
         let mut calls = CallCount::default();
-        attempt_request(&self.request, &mut self.placed, None, &mut calls).await
+        attempt_request(&self.request, &mut self.prepared, None, &mut calls).await
     }
 
     /// Prepares for the client the answer to a request without recovery's additions. If the client already has the head of a
@@ -117,7 +119,7 @@ impl ToolLoop {
         if self.streamed && !self.can_follow(&answer) {
             let status = answer.status().as_u16();
             let format = self.request.parsed.format;
-            let provider = &self.placed.target.provider.name;
+            let provider = &self.prepared.target.provider.name;
             let model = &self.request.parsed.model;
             let event = proxy_answers::refusal_event(format, model, answer, provider).await?;
             tracing::warn!(

@@ -29,7 +29,7 @@ use crate::{
     format::beta_header::Beta,
     provider::{Payload, summary_refusal::SummaryRefusal, thinking_refusal::ThinkingRefusal},
     proxy::{
-        ClientRequest, PlacedRequest, PlannedRequest,
+        ClientRequest, PlannedRequest, ProviderRequest,
         logins::note_answered_login,
         outgoing::{clean_answer_headers, send_traced},
         plan::{
@@ -41,44 +41,45 @@ use crate::{
     unix_time::unix_ms_now,
 };
 
-/// Asks the candidate of `placed`. If the request is changed, the changed one replaces that in `placed`. `fallbacks`: `None`
+/// Asks the candidate of `prepared`. If the request is changed, the changed one replaces that in `prepared`. `fallbacks`: `None`
 /// in a tool round, which stays at its candidate.
 ///
 /// # Errors
 /// No answer began, or one broke off before the proxy could relay it.
 pub(in crate::proxy) async fn attempt_request(
     request: &ClientRequest,
-    placed: &mut PlacedRequest,
+    prepared: &mut ProviderRequest,
     mut fallbacks: Option<&mut Fallbacks>,
     calls: &mut CallCount,
 ) -> Result<ProviderReply, SendError> {
-    let mut attempt = Attempt::begin(request, placed);
+    let mut attempt = Attempt::begin(request, prepared);
     let reply = loop {
-        let reply = send_once(request, placed, attempt.extras, calls).await?;
-        attempt.note_stale(request, placed, &reply);
+        let reply = send_once(request, prepared, attempt.extras, calls).await?;
+        attempt.note_stale(request, prepared, &reply);
         let tries_drop = attempt.past.tries_drop();
         let has_fallback = fallbacks.as_ref().is_some_and(|all| all.has_more());
-        let found = find_refusal(request, placed, reply, tries_drop, has_fallback);
+        let found = find_refusal(request, prepared, reply, tries_drop, has_fallback);
         let (reply, refusal) = found.await?;
         let Some(refusal) = refusal else { break reply };
         let fallbacks = fallbacks.as_deref_mut();
-        if let Some(answer) = attempt.change_request(request, placed, refusal, reply, fallbacks) {
+        if let Some(answer) = attempt.change_request(request, prepared, refusal, reply, fallbacks) {
             break answer;
         }
     };
     let (unknown, guesses) = (&mut attempt.unknown, &mut attempt.guesses);
-    let reply = unknown.choose_answer(request, placed, guesses, reply);
+    let reply = unknown.choose_answer(request, prepared, guesses, reply);
     let reply = attempt.thinking.choose_answer(&attempt.past, reply);
     let (thinking, past) = (&attempt.thinking, &attempt.past);
-    thinking.conclude(past, request, placed, &reply);
+    thinking.conclude(past, request, prepared, &reply);
     if reply.status().is_success() {
-        attempt.remember_refusals(request, placed, &reply);
-        if let (Some(followed), Some(planned)) = (request.followed_conversation(), &placed.planned)
+        attempt.remember_refusals(request, prepared, &reply);
+        if let (Some(followed), Some(planned)) =
+            (request.followed_conversation(), &prepared.planned)
         {
             request.app.last_requests.note_request(followed, planned);
         }
     }
-    count_overflow(request, placed, &reply);
+    count_overflow(request, prepared, &reply);
     if reply.too_long {
         // There is no end of an answer, which would publish what was learnt.
         let app = &request.app;
@@ -103,19 +104,19 @@ struct Attempt {
 
 impl Attempt {
     /// Begins with all extras that the candidate is not known to refuse.
-    fn begin(request: &ClientRequest, placed: &PlacedRequest) -> Self {
+    fn begin(request: &ClientRequest, prepared: &ProviderRequest) -> Self {
         if request.continues_thread() {
             // If the provider refused an extra, the request could not be sent again without it.
             return Self::default();
         }
-        let (provider, model) = (&placed.target.provider, &placed.target.model);
+        let (provider, model) = (&prepared.target.provider, &prepared.target.model);
         let notes = provider.find_notes(model);
         Self {
             extras: Extras {
                 usage: !notes.refuses_usage,
                 markers: provider.may_add_markers(model, Instant::now()),
-                drop_by: ThinkingRemedy::remembered_drop(placed),
-                thinking_off: ThinkingRemedy::remembers_thinking_off(request, placed),
+                drop_by: ThinkingRemedy::remembered_drop(prepared),
+                thinking_off: ThinkingRemedy::remembers_thinking_off(request, prepared),
                 filling: notes.answer_filling,
             },
             ..Self::default()
@@ -126,12 +127,12 @@ impl Attempt {
     fn note_stale(
         &mut self,
         request: &ClientRequest,
-        placed: &PlacedRequest,
+        prepared: &ProviderRequest,
         reply: &ProviderReply,
     ) {
         if self.past.first_of_thinking().is_none() {
             let headers = reply.answer.headers();
-            self.thinking.note_stale(request, placed, headers);
+            self.thinking.note_stale(request, prepared, headers);
         }
     }
 
@@ -140,22 +141,25 @@ impl Attempt {
     fn change_request(
         &mut self,
         request: &ClientRequest,
-        placed: &mut PlacedRequest,
+        prepared: &mut ProviderRequest,
         refusal: Refusal,
         reply: ProviderReply,
         mut fallbacks: Option<&mut Fallbacks>,
     ) -> Option<ProviderReply> {
         let format = request.parsed.format;
         if request.continues_thread() {
-            return Some(overflow_answer(format, placed, reply, &refusal));
+            return Some(overflow_answer(format, prepared, reply, &refusal));
         }
         let refusal = self.past.reinterpret(refusal);
-        let facts = self.collect_facts(request, placed, &refusal);
-        let mut remedies = list_remedies(&self.past, &refusal, &facts).into_iter();
-        let made = remedies.find(|remedy| {
+        let facts = self.collect_facts(request, prepared, &refusal);
+        let mut made = None;
+        for remedy in list_remedies(&self.past, &refusal, &facts) {
             let fallbacks = fallbacks.as_deref_mut();
-            self.make_remedy(*remedy, request, placed, &refusal, fallbacks)
-        });
+            if self.make_remedy(remedy, request, prepared, &refusal, fallbacks) {
+                made = Some(remedy);
+                break;
+            }
+        }
         let earlier = self
             .refused_filled
             .take_if(|_| refusal == Refusal::MembersDemanded);
@@ -164,7 +168,7 @@ impl Attempt {
             self.keep_reply(&refusal, reply);
             None
         } else {
-            Some(overflow_answer(format, placed, reply, &refusal))
+            Some(overflow_answer(format, prepared, reply, &refusal))
         };
         self.past.note(refusal, made);
         answer
@@ -173,15 +177,15 @@ impl Attempt {
     fn collect_facts(
         &self,
         request: &ClientRequest,
-        placed: &PlacedRequest,
+        prepared: &ProviderRequest,
         refusal: &Refusal,
     ) -> RemedyFacts {
-        let planned = placed.planned.as_deref();
+        let planned = prepared.planned.as_deref();
         let is_of_thinking = matches!(refusal, Refusal::Thinking(_));
-        let thinking = is_of_thinking.then(|| describe_thinking(request, placed));
+        let thinking = is_of_thinking.then(|| describe_thinking(request, prepared));
         RemedyFacts {
             extras: self.extras,
-            has_additions: placed.has_additions(),
+            has_additions: prepared.has_additions(),
             is_guarded: planned.is_some_and(PlannedRequest::is_guarded),
             names_stale: self.thinking.names_stale(),
             thinking: thinking.unwrap_or_default(),
@@ -193,7 +197,7 @@ impl Attempt {
         &mut self,
         remedy: Remedy,
         request: &ClientRequest,
-        placed: &mut PlacedRequest,
+        prepared: &mut ProviderRequest,
         refusal: &Refusal,
         fallbacks: Option<&mut Fallbacks>,
     ) -> bool {
@@ -202,8 +206,8 @@ impl Attempt {
             Remedy::LeaveUsageOut => extras.usage = false,
             Remedy::LeaveMarkersOut => extras.markers = false,
             Remedy::LeaveMembersOut => extras.filling = AnswerFilling::Nothing,
-            Remedy::ReplaceSummary => placed.change_plan(request, plan_without_block),
-            Remedy::LeaveAdditionsOut => placed.change_plan(request, plan_without_additions),
+            Remedy::ReplaceSummary => prepared.change_plan(request, plan_without_block),
+            Remedy::LeaveAdditionsOut => prepared.change_plan(request, plan_without_additions),
             Remedy::RestoreMembers => {
                 extras.filling = AnswerFilling::All;
                 return false;
@@ -213,16 +217,16 @@ impl Attempt {
                 return false;
             }
             Remedy::RestoreTexts => {
-                self.unknown.give_up(request, placed, guesses);
+                self.unknown.give_up(request, prepared, guesses);
                 return false;
             }
             Remedy::MovePrompt => {
-                return placed.try_replan(request, plan_without_prompt_after_tool);
+                return prepared.try_replan(request, plan_without_prompt_after_tool);
             }
-            Remedy::LeaveRoundsOut => return placed.try_replan(request, plan_without_rounds),
+            Remedy::LeaveRoundsOut => return prepared.try_replan(request, plan_without_rounds),
             Remedy::LeaveWindowBetaOut => {
-                let home = fallbacks.as_deref().and_then(Fallbacks::home);
-                return plan_without_window_beta(request, placed, home);
+                let first = fallbacks.as_deref().and_then(Fallbacks::first);
+                return plan_without_window_beta(request, prepared, first);
             }
             Remedy::FillAnswers
             | Remedy::AskToDrop
@@ -231,19 +235,19 @@ impl Attempt {
             | Remedy::LeaveThinkingOut
             | Remedy::SwitchThinkingOff => {
                 let thinking = &self.thinking;
-                return thinking.make_remedy(remedy, request, placed, extras, refusal);
+                return thinking.make_remedy(remedy, request, prepared, extras, refusal);
             }
             Remedy::Refit => {
-                return refit_after_overflow(request, placed, refusal, guesses, fallbacks);
+                return refit_after_overflow(request, prepared, refusal, guesses, fallbacks);
             }
-            Remedy::RefitByGuess => return refit_after_guess(request, placed, guesses),
-            Remedy::FitToRequestLimit => return refit_to_request_limit(request, placed, refusal),
+            Remedy::RefitByGuess => return refit_after_guess(request, prepared, guesses),
+            Remedy::FitToRequestLimit => return refit_to_request_limit(request, prepared, refusal),
             Remedy::HalveTexts => {
                 let unknown = &mut self.unknown;
-                return unknown.try_smaller(request, placed, refusal, fallbacks, guesses);
+                return unknown.try_smaller(request, prepared, refusal, fallbacks, guesses);
             }
             Remedy::KeepFewImages | Remedy::KeepNoImages | Remedy::HalvePrompt => {
-                return refit_to_size(request, placed, refusal, remedy);
+                return refit_to_size(request, prepared, refusal, remedy);
             }
         }
         true
@@ -266,10 +270,10 @@ impl Attempt {
     fn remember_refusals(
         &self,
         request: &ClientRequest,
-        placed: &mut PlacedRequest,
+        prepared: &mut ProviderRequest,
         reply: &ProviderReply,
     ) {
-        let (provider, model) = (&placed.target.provider, &placed.target.model);
+        let (provider, model) = (&prepared.target.provider, &prepared.target.model);
         let past = &self.past;
         if past.has_made(Remedy::LeaveUsageOut) {
             provider.note_usage_refused(model);
@@ -287,22 +291,22 @@ impl Attempt {
             provider.change_notes(model, |it| it.answer_filling = AnswerFilling::Nothing);
         }
         if past.blames_additions() {
-            end_recovery(request, placed);
+            end_recovery(request, prepared);
         }
-        learn_from_guesses(request, placed, &self.guesses);
+        learn_from_guesses(request, prepared, &self.guesses);
     }
 }
 
 /// Counts an overflow and its outcome. A guessed overflow does not count if the smaller request did not help.
-fn count_overflow(request: &ClientRequest, placed: &PlacedRequest, reply: &ProviderReply) {
-    let planned = placed.planned.as_ref();
+fn count_overflow(request: &ClientRequest, prepared: &ProviderRequest, reply: &ProviderReply) {
+    let planned = prepared.planned.as_ref();
     let was_refitted = planned.is_some_and(|planned| planned.refits > 0);
     let outcome = match reply.status().is_success() && was_refitted {
         true => "healed",
         false if reply.too_long => "unhealed",
         false => return,
     };
-    let labels = [&*placed.target.provider.name, outcome];
+    let labels = [&*prepared.target.provider.name, outcome];
     let overflows = &request.app.metrics.overflows;
     overflows.with_label_values(&labels).inc();
 }
@@ -310,16 +314,16 @@ fn count_overflow(request: &ClientRequest, placed: &PlacedRequest, reply: &Provi
 /// Sends the request once, with those of the extras that apply to it.
 async fn send_once(
     request: &ClientRequest,
-    placed: &mut PlacedRequest,
+    prepared: &mut ProviderRequest,
     extras: Extras,
     calls: &mut CallCount,
 ) -> Result<ProviderReply, SendError> {
-    if let Some(planned) = &mut placed.planned {
+    if let Some(planned) = &mut prepared.planned {
         planned.asked_ms = unix_ms_now();
     }
-    let (body, sent) = edit_body(request, placed, extras);
-    let (trace, target) = (&request.notes.trace, &placed.target);
-    let planned = placed.planned.as_deref();
+    let (body, sent) = edit_body(request, prepared, extras);
+    let (trace, target) = (&request.notes.trace, &prepared.target);
+    let planned = prepared.planned.as_deref();
     let betas = planned.map(|planned| planned.list_betas(&planned.plan));
     let mut betas = betas.unwrap_or_default();
     betas.extend(sent.drop_by.map(|_| Beta::Binding));
@@ -328,7 +332,7 @@ async fn send_once(
     } else {
         Payload::Whole(body)
     };
-    let outgoing = placed.head.to_request(target, body, &betas);
+    let outgoing = prepared.head.to_request(target, body, &betas);
     let begun = Instant::now();
     let answer = send_traced(trace, &target.provider, Some(Operation::Chat), outgoing).await;
     let took = begun.elapsed();
@@ -349,13 +353,13 @@ async fn send_once(
 }
 
 /// Ends recovery in this session: the provider accepted the request only without recovery's additions.
-fn end_recovery(request: &ClientRequest, placed: &mut PlacedRequest) {
-    let (Some(session), Some(planned)) = (&request.session, &mut placed.planned) else {
+fn end_recovery(request: &ClientRequest, prepared: &mut ProviderRequest) {
+    let (Some(session), Some(planned)) = (&request.session, &mut prepared.planned) else {
         return;
     };
-    let provider = &*placed.target.provider.name;
+    let provider = &*prepared.target.provider.name;
     tracing::warn!(
-        session = %session.inherited.session, provider, model = placed.target.model,
+        session = %session.inherited.session, provider, model = prepared.target.model,
         "provider {provider} refuses the prompts and tools that recovery adds; recovery is off for this session"
     );
     planned.recovery.mark_refused();

@@ -6,7 +6,7 @@ use crate::{
     config::profile::AnswerFilling,
     conversation::edit::{Edits, Rope},
     format::block_binding::MismatchField,
-    proxy::{ClientRequest, PlacedRequest, PlannedRequest},
+    proxy::{ClientRequest, PlannedRequest, ProviderRequest},
 };
 
 /// What the proxy adds to a request for a provider, whatever the plan is.
@@ -28,24 +28,24 @@ pub struct Extras {
 /// Makes the body for the provider. Returns the body and those of the `extras` that it has: not every request can have all.
 pub(super) fn edit_body(
     request: &ClientRequest,
-    placed: &PlacedRequest,
+    prepared: &ProviderRequest,
     extras: Extras,
 ) -> (Rope, Extras) {
-    let planned = placed.planned.as_deref();
+    let planned = prepared.planned.as_deref();
     let mut edits = planned.map_or_else(Edits::default, PlannedRequest::request_edits);
-    let (parsed, profile) = (&request.parsed, placed.target.profile());
+    let (parsed, profile) = (&request.parsed, prepared.target.profile());
     let mut sent = Extras {
         filling: AnswerFilling::Nothing,
         ..Extras::default()
     };
-    if let Some(named) = parsed.find_renamed_model(&placed.target.model) {
-        let model = Value::from(placed.target.model.as_str()).to_string();
+    if let Some(named) = parsed.find_renamed_model(&prepared.target.model) {
+        let model = Value::from(prepared.target.model.as_str()).to_string();
         edits.replace(named, model);
     }
     let Some(conversation) = &parsed.conversation else {
         return (edits.apply(&parsed.bytes), sent);
     };
-    if placed.stands_in {
+    if prepared.is_substitute {
         conversation.keep_one_answer_cap(profile, &mut edits);
     }
     conversation.take_out_annotations(&mut edits);

@@ -22,18 +22,18 @@ use crate::{
 };
 
 /// A request made ready for one provider.
-pub struct PlacedRequest {
+pub struct ProviderRequest {
     /// The same as the plan's target.
     pub target: Target,
     /// The target is not the one that the client names: it is a fallback, a larger model, or one of several deployments. The
     /// named model may take other members.
-    pub stands_in: bool,
+    pub is_substitute: bool,
     pub head: RequestHead,
     /// `None` where there is no conversation to follow.
     pub planned: Option<Box<PlannedRequest>>,
 }
 
-impl PlacedRequest {
+impl ProviderRequest {
     /// Replaces the plan, and notes the new one for the log.
     pub fn set_plan(&mut self, followed: FollowedConversation<'_>, planned: PlannedRequest) {
         note_plan(followed.session, &planned);
@@ -89,7 +89,7 @@ pub struct Fallbacks {
     /// The base URL of the providers that get the client's credentials; `None` if no provider gets them yet.
     lent: Option<Option<String>>,
     /// The first candidate.
-    home: Option<Target>,
+    first: Option<Target>,
     /// The id of the candidate that the client names; `None` if the name has several deployments.
     named: Option<String>,
     /// The larger model that is asked in place of a cut.
@@ -133,12 +133,12 @@ impl Fallbacks {
             let at = targets.iter().position(is_last).unwrap_or(0);
             targets = targets.into_iter().skip(at).take(1).collect();
         }
-        let home = targets.first().cloned();
+        let first = targets.first().cloned();
         let lent = targets.iter().find(|it| needs_client_credentials(it));
         Self {
             lent: lent.map(base_url),
             rest: targets,
-            home,
+            first,
             named,
             larger: None,
             larger_is_queued: false,
@@ -147,7 +147,7 @@ impl Fallbacks {
     }
 
     /// Plans the request for the first candidate; `None` where there is none.
-    pub fn plan_first_candidate(&mut self, request: &ClientRequest) -> Option<PlacedRequest> {
+    pub fn plan_first_candidate(&mut self, request: &ClientRequest) -> Option<ProviderRequest> {
         let target = self.take_next()?;
         let followed = request.followed_conversation();
         let compaction = followed.map(|chat| begin_compaction(chat.session, chat.conversation));
@@ -159,9 +159,9 @@ impl Fallbacks {
     pub fn plan_next_candidate(
         &mut self,
         request: &ClientRequest,
-        failed: &PlacedRequest,
+        failed: &ProviderRequest,
         too_long: bool,
-    ) -> Option<PlacedRequest> {
+    ) -> Option<ProviderRequest> {
         if !self.budget.has_attempts_left(Instant::now()) {
             return None;
         }
@@ -183,18 +183,18 @@ impl Fallbacks {
     }
 
     /// The first candidate.
-    pub fn home(&self) -> Option<&Target> {
-        self.home.as_ref()
+    pub fn first(&self) -> Option<&Target> {
+        self.first.as_ref()
     }
 
     /// Whether this is the first candidate, whose error is preferred as the client's answer.
-    pub fn is_home(&self, target: &Target) -> bool {
-        self.home.as_ref().map(Target::id) == Some(target.id())
+    pub fn is_first(&self, target: &Target) -> bool {
+        self.first.as_ref().map(Target::id) == Some(target.id())
     }
 
     /// Whether the first candidate was not asked yet, since its circuit is open or it asked to wait.
     pub fn home_was_skipped(&self) -> bool {
-        self.rest.iter().any(|target| self.is_home(target))
+        self.rest.iter().any(|target| self.is_first(target))
     }
 
     /// Whether this is the larger model that was asked in place of a cut, whose error the client does not get.
@@ -242,12 +242,12 @@ impl Fallbacks {
         request: &ClientRequest,
         mut target: Target,
         compaction: Option<CompactionStep>,
-    ) -> PlacedRequest {
-        let home = self.home.clone();
+    ) -> ProviderRequest {
+        let first = self.first.clone();
         let plan = |target: &Target, compaction: Option<CompactionStep>| {
             let (followed, compaction) = request.followed_conversation().zip(compaction)?;
-            let home = home.as_ref().unwrap_or(target);
-            let plan = || plan_request(followed, target, home, compaction);
+            let first = first.as_ref().unwrap_or(target);
+            let plan = || plan_request(followed, target, first, compaction);
             Some(run_beside_tasks(followed.conversation.work_bytes(), plan))
         };
         let mut planned = plan(&target, compaction);
@@ -262,7 +262,7 @@ impl Fallbacks {
         if let (Some(session), Some(planned)) = (&request.session, &planned) {
             note_plan(session, planned);
         }
-        PlacedRequest {
+        ProviderRequest {
             head: RequestHead::new(
                 &request.app,
                 &request.parts,
@@ -270,7 +270,7 @@ impl Fallbacks {
                 request.parsed.format,
             ),
             planned: planned.map(Box::new),
-            stands_in: self.named != Some(target.id()),
+            is_substitute: self.named != Some(target.id()),
             target,
         }
     }

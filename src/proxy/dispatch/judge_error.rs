@@ -155,7 +155,7 @@ fn find_overflow(case: &ErrorCase<'_>) -> Option<Refusal> {
     let OverflowVerdict::Overflow(overflow) = case.verdict else {
         return None;
     };
-    Some(Refusal::TooLong {
+    Some(Refusal::OverWindow {
         overflow,
         classic: case.classic,
         by_one_host: names_host(case.text),
@@ -175,24 +175,24 @@ fn find_drop(case: &ErrorCase<'_>) -> Option<Refusal> {
 /// A 413 without a word is about bytes.
 fn find_wordless_bytes(case: &ErrorCase<'_>) -> Option<Refusal> {
     let is_large = case.status == StatusCode::PAYLOAD_TOO_LARGE;
-    let refused = is_large && case.verdict == OverflowVerdict::Wordless;
-    refused.then_some(Refusal::TooLarge(SizeRefusal::Bytes))
+    let refused = is_large && case.verdict == OverflowVerdict::WithoutReason;
+    refused.then_some(Refusal::OverSize(SizeRefusal::Bytes))
 }
 
 fn find_request_limit(case: &ErrorCase<'_>) -> Option<Refusal> {
     let has_words = case.verdict == OverflowVerdict::Other;
     let limit = overflow::read_request_limit(case.status, case.text);
-    limit.filter(|_| has_words).map(Refusal::OneRequest)
+    limit.filter(|_| has_words).map(Refusal::OverMinuteLimit)
 }
 
 fn find_markers(case: &ErrorCase<'_>) -> Option<Refusal> {
     let may_refuse = case.request.sent.markers && !case.request.takes_markers;
-    let is_unclear = case.verdict == OverflowVerdict::Wordless || may_refuse_additions(case);
+    let is_unclear = case.verdict == OverflowVerdict::WithoutReason || may_refuse_additions(case);
     (may_refuse && is_unclear).then_some(Refusal::Markers)
 }
 
 fn find_wordless(case: &ErrorCase<'_>) -> Option<Refusal> {
-    (case.verdict == OverflowVerdict::Wordless).then_some(Refusal::Wordless)
+    (case.verdict == OverflowVerdict::WithoutReason).then_some(Refusal::WithoutReason)
 }
 
 fn find_filling(case: &ErrorCase<'_>) -> Option<Refusal> {
@@ -216,7 +216,7 @@ fn find_unknown(case: &ErrorCase<'_>) -> Option<Refusal> {
 }
 
 fn find_size(case: &ErrorCase<'_>) -> Option<Refusal> {
-    detect_size_refusal(case.status, case.text).map(Refusal::TooLarge)
+    detect_size_refusal(case.status, case.text).map(Refusal::OverSize)
 }
 
 /// Whether an error may be about what the proxy added. Providers refuse with 400 or 422 what their grammar does not

@@ -36,7 +36,7 @@ use self::{
     provider_reply::is_stream,
 };
 pub use self::{
-    fallbacks::PlacedRequest,
+    fallbacks::ProviderRequest,
     provider_reply::{CallCount, ProviderReply, SendError},
 };
 use crate::{
@@ -55,7 +55,7 @@ use crate::{
 /// The answer for the client, and the request as it went out.
 pub struct AnsweredRequest {
     pub reply: ProviderReply,
-    pub placed: PlacedRequest,
+    pub prepared: ProviderRequest,
     /// All calls for the request, at all candidates.
     pub calls: CallCount,
 }
@@ -64,7 +64,7 @@ pub struct AnsweredRequest {
 struct AskedRequest {
     result: Result<ProviderReply, SendError>,
     end: AttemptEnd,
-    placed: PlacedRequest,
+    prepared: ProviderRequest,
 }
 
 /// Asks one candidate after the other until one gives the client's answer.
@@ -73,51 +73,54 @@ struct AskedRequest {
 /// No candidate began an answer, or one broke off.
 pub async fn send_with_fallbacks(
     request: &ClientRequest,
-    mut placed: PlacedRequest,
+    mut prepared: ProviderRequest,
     mut fallbacks: Fallbacks,
 ) -> Result<AnsweredRequest, Failure> {
     let mut calls = CallCount::default();
     // The failure of the model that the client named, else of the first candidate that failed.
     let mut before: Option<AskedRequest> = None;
     loop {
-        note_candidate(request, &placed);
+        note_candidate(request, &prepared);
         // Boxed, so that the future that waits for an answer stays small.
-        let asked = ask_candidate(request, &mut placed, &mut fallbacks, &mut calls);
+        let asked = ask_candidate(request, &mut prepared, &mut fallbacks, &mut calls);
         let (result, end, next) = Box::pin(asked).await;
         request.notes.facts().attempts = Some(calls.calls);
         let too_long = next == NextCandidate::Larger;
         let next = if next == NextCandidate::None {
             None
         } else {
-            fallbacks.plan_next_candidate(request, &placed, too_long)
+            fallbacks.plan_next_candidate(request, &prepared, too_long)
         };
         let Some(next) = next else {
-            let before = before.filter(|_| !fallbacks.is_home(&placed.target));
+            let before = before.filter(|_| !fallbacks.is_first(&prepared.target));
             let last = AskedRequest {
                 result,
                 end,
-                placed,
+                prepared,
             };
             return choose_answer(request, last, before, calls);
         };
-        let failed = std::mem::replace(&mut placed, next);
-        let (from, to) = (&*failed.target.provider.name, &*placed.target.provider.name);
+        let failed = std::mem::replace(&mut prepared, next);
+        let (from, to) = (
+            &*failed.target.provider.name,
+            &*prepared.target.provider.name,
+        );
         let metrics = &request.app.metrics;
         metrics.fallbacks.with_label_values(&[from]).inc();
         tracing::warn!(
             from,
             to,
-            model = placed.target.model,
+            model = prepared.target.model,
             "falling back to provider {to}: {from} {}",
             describe_failure(&result)
         );
-        if fallbacks.is_home(&failed.target)
+        if fallbacks.is_first(&failed.target)
             || before.is_none() && !fallbacks.is_larger(&failed.target)
         {
             before = Some(AskedRequest {
                 result,
                 end,
-                placed: failed,
+                prepared: failed,
             });
         }
     }
@@ -133,20 +136,20 @@ fn choose_answer(
 ) -> Result<AnsweredRequest, Failure> {
     let chosen = match before.filter(|_| last.end.is_less_informative()) {
         Some(before) => {
-            let fallback = &*last.placed.target.provider.name;
+            let fallback = &*last.prepared.target.provider.name;
             tracing::warn!(
                 provider = fallback,
                 "fallback {fallback} {}; the client gets the first error",
                 describe_failure(&last.result)
             );
-            note_candidate(request, &before.placed);
+            note_candidate(request, &before.prepared);
             before
         }
         None => last,
     };
     Ok(AnsweredRequest {
         reply: chosen.result?,
-        placed: chosen.placed,
+        prepared: chosen.prepared,
         calls,
     })
 }
@@ -168,11 +171,11 @@ fn describe_failure(result: &Result<ProviderReply, SendError>) -> String {
 /// next.
 async fn ask_candidate(
     request: &ClientRequest,
-    placed: &mut PlacedRequest,
+    prepared: &mut ProviderRequest,
     fallbacks: &mut Fallbacks,
     calls: &mut CallCount,
 ) -> (Result<ProviderReply, SendError>, AttemptEnd, NextCandidate) {
-    let provider = Arc::clone(&placed.target.provider);
+    let provider = Arc::clone(&prepared.target.provider);
     let metrics = &request.app.metrics;
     let own_key = matches!(provider.config.auth, Auth::Key(..));
     let mut retries = 0;
@@ -180,16 +183,16 @@ async fn ask_candidate(
         let permit = provider.breaker.try_admit(Instant::now());
         let permit = permit.unwrap_or_else(|| provider.breaker.force_admit());
         fallbacks.budget.count_attempt();
-        let result = attempt_request(request, placed, Some(fallbacks), calls).await;
+        let result = attempt_request(request, prepared, Some(fallbacks), calls).await;
         let end = AttemptEnd::from_result(&result, own_key);
         // If a session follows the stream, the stream counts as a success only at its end.
-        let is_followed = request.session.is_some() && placed.planned.is_some();
+        let is_followed = request.session.is_some() && prepared.planned.is_some();
         let asked = request.parsed.streams && is_followed;
         let ends_later = |reply: &ProviderReply| asked && is_stream(&reply.answer, true);
         let retry_after = report_attempt(metrics, &provider, &result, end, permit, ends_later);
         let facts = CandidateFacts {
             continues_thread: request.continues_thread(),
-            named_one_waits: fallbacks.is_larger(&placed.target) || fallbacks.home_was_skipped(),
+            named_one_waits: fallbacks.is_larger(&prepared.target) || fallbacks.home_was_skipped(),
         };
         let next = follow_attempt(end, facts);
         if next != NextCandidate::SameOrNext {
@@ -280,14 +283,14 @@ fn report_attempt(
 }
 
 /// Notes the candidate that is asked, and logs its plan.
-fn note_candidate(request: &ClientRequest, placed: &PlacedRequest) {
-    let (provider, model) = (&placed.target.provider, &*placed.target.model);
+fn note_candidate(request: &ClientRequest, prepared: &ProviderRequest) {
+    let (provider, model) = (&prepared.target.provider, &*prepared.target.model);
     let labels = request.app.label_model(Operation::Chat, provider, model);
     let mut facts = request.notes.facts();
     facts.provider = Some(provider.name.to_string());
     facts.model_labels = Some(labels);
     drop(facts);
-    if let (Some(session), Some(planned)) = (&request.session, &placed.planned) {
+    if let (Some(session), Some(planned)) = (&request.session, &prepared.planned) {
         log_plan(session.inherited.session, planned);
     }
 }

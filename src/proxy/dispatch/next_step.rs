@@ -135,11 +135,11 @@ pub(super) fn list_remedies(
         Refusal::Thinking(refused) => list_for_thinking(past, *refused, facts),
         Refusal::ToDrop { by_name: true, .. } if !past.has_made(RenameDrop) => vec![RenameDrop],
         Refusal::ToDrop { .. } => list_without_thinking(past, facts),
-        Refusal::TooLong { .. } => vec![ConfirmLength, Refit],
-        Refusal::Wordless => vec![RefitByGuess],
-        Refusal::OneRequest(_) if past.has_made(FitToRequestLimit) => Vec::new(),
-        Refusal::OneRequest(_) => vec![FitToRequestLimit],
-        Refusal::TooLarge(size) => list_for_size(past, *size),
+        Refusal::OverWindow { .. } => vec![ConfirmLength, Refit],
+        Refusal::WithoutReason => vec![RefitByGuess],
+        Refusal::OverMinuteLimit(_) if past.has_made(FitToRequestLimit) => Vec::new(),
+        Refusal::OverMinuteLimit(_) => vec![FitToRequestLimit],
+        Refusal::OverSize(size) => list_for_size(past, *size),
         Refusal::Unknown { size, .. } => list_for_unknown(past, *size),
     }
 }

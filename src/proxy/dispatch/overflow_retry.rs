@@ -38,7 +38,7 @@ use crate::{
         size_refusal::SizeRefusal,
     },
     proxy::{
-        App, ClientRequest, PlacedRequest,
+        App, ClientRequest, ProviderRequest,
         plan::{
             clear_old_media, fit_to_request_limit, halve_request, log_cuts, lower_cap,
             refit_request, refit_to_required, remeasure_for_target,
@@ -115,12 +115,12 @@ fn choose_refit(refits: u32, refused: &RefusedPrompt) -> RefitMethod {
 /// smaller.
 pub(super) fn refit_after_overflow(
     request: &ClientRequest,
-    placed: &mut PlacedRequest,
+    prepared: &mut ProviderRequest,
     refusal: &Refusal,
     guesses: &mut Guesses,
     fallbacks: Option<&mut Fallbacks>,
 ) -> bool {
-    let Refusal::TooLong {
+    let Refusal::OverWindow {
         overflow,
         by_one_host,
         ..
@@ -128,7 +128,7 @@ pub(super) fn refit_after_overflow(
     else {
         return false;
     };
-    let planned = placed.planned.as_deref();
+    let planned = prepared.planned.as_deref();
     let Some((followed, planned)) = request.followed_conversation().zip(planned) else {
         return false;
     };
@@ -137,7 +137,7 @@ pub(super) fn refit_after_overflow(
     if !planned.is_guarded() || answer_alone {
         return false;
     }
-    let (app, target) = (&request.app, &mut placed.target);
+    let (app, target) = (&request.app, &mut prepared.target);
     let has_numbers = *overflow != Overflow::default();
     if !has_numbers && !guesses.may_refit(app, target, planned.refits) {
         return false;
@@ -163,13 +163,13 @@ pub(super) fn refit_after_overflow(
     let Some(smaller) = smaller.filter(|it| !goes_to_larger(it)) else {
         // The request is not sent smaller here. Its plan takes over the window that was learnt.
         let measured = remeasure_for_target(followed, planned.clone(), target);
-        placed.set_plan(followed, measured);
+        prepared.set_plan(followed, measured);
         return false;
     };
     let refit = smaller.refits;
     log_cuts(followed.session.inherited.session, &smaller);
-    placed.set_plan(followed, smaller);
-    let target = &placed.target;
+    prepared.set_plan(followed, smaller);
+    let target = &prepared.target;
     tracing::warn!(
         provider = &*target.provider.name,
         model = target.model,
@@ -186,10 +186,10 @@ pub(super) fn refit_after_overflow(
 /// Fits a long request anew that was refused without a reason. Returns whether it got smaller.
 pub(super) fn refit_after_guess(
     request: &ClientRequest,
-    placed: &mut PlacedRequest,
+    prepared: &mut ProviderRequest,
     guesses: &mut Guesses,
 ) -> bool {
-    let planned = placed.planned.as_deref();
+    let planned = prepared.planned.as_deref();
     let Some((followed, planned)) = request.followed_conversation().zip(planned) else {
         return false;
     };
@@ -198,7 +198,7 @@ pub(super) fn refit_after_guess(
         return false;
     }
     let refused = planned.describe_refusal(&Overflow::default());
-    let mut guessed = placed.target.clone();
+    let mut guessed = prepared.target.clone();
     guessed.window.input = Some(expected / 2);
     let smaller = if planned.refits + 1 == MAX_REFITS {
         refit_to_required(followed, planned)
@@ -210,8 +210,8 @@ pub(super) fn refit_after_guess(
     };
     log_cuts(followed.session.inherited.session, &smaller);
     guesses.refused.push(refused);
-    placed.target = guessed;
-    placed.set_plan(followed, smaller);
+    prepared.target = guessed;
+    prepared.set_plan(followed, smaller);
     true
 }
 
@@ -219,24 +219,24 @@ pub(super) fn refit_after_guess(
 /// got smaller.
 pub(super) fn refit_to_size(
     request: &ClientRequest,
-    placed: &mut PlacedRequest,
+    prepared: &mut ProviderRequest,
     refusal: &Refusal,
     remedy: Remedy,
 ) -> bool {
     let refused = match refusal {
-        Refusal::TooLarge(SizeRefusal::Images) => "images",
+        Refusal::OverSize(SizeRefusal::Images) => "images",
         _ => "size in bytes",
     };
-    let is_smaller = placed.try_replan(request, |followed, planned| match remedy {
+    let is_smaller = prepared.try_replan(request, |followed, planned| match remedy {
         Remedy::KeepFewImages => clear_old_media(followed, planned, MOST_OLD_IMAGES),
         Remedy::KeepNoImages => clear_old_media(followed, planned, 0),
         _ => halve_request(followed, planned),
     });
     if is_smaller {
-        let provider = &*placed.target.provider.name;
+        let provider = &*prepared.target.provider.name;
         tracing::warn!(
             provider,
-            model = placed.target.model,
+            model = prepared.target.model,
             "{provider} refused a request for its {refused}; sending it again without its oldest images or messages"
         );
     }
@@ -246,20 +246,20 @@ pub(super) fn refit_to_size(
 /// Fits a request to a limit of tokens a minute that is smaller than the request. Returns whether it got smaller.
 pub(super) fn refit_to_request_limit(
     request: &ClientRequest,
-    placed: &mut PlacedRequest,
+    prepared: &mut ProviderRequest,
     refusal: &Refusal,
 ) -> bool {
-    let Refusal::OneRequest(limit) = refusal else {
+    let Refusal::OverMinuteLimit(limit) = refusal else {
         return false;
     };
-    let provider = placed.target.provider.name.clone();
-    let is_smaller = placed.try_replan(request, |followed, planned| {
+    let provider = prepared.target.provider.name.clone();
+    let is_smaller = prepared.try_replan(request, |followed, planned| {
         fit_to_request_limit(followed, planned, limit)
     });
     if is_smaller {
         tracing::warn!(
             provider = &*provider,
-            model = placed.target.model,
+            model = prepared.target.model,
             limit = limit.window.or(limit.prompt_limit),
             requested = limit.requested,
             "{provider} takes fewer tokens a minute than this one request has; sending a smaller one"
@@ -271,13 +271,13 @@ pub(super) fn refit_to_request_limit(
 /// Learns from requests that were refused without a reason, after a smaller one was answered.
 pub(super) fn learn_from_guesses(
     request: &ClientRequest,
-    placed: &mut PlacedRequest,
+    prepared: &mut ProviderRequest,
     guesses: &Guesses,
 ) {
     if guesses.refused.is_empty() {
         return;
     }
-    let (app, target) = (&request.app, &mut placed.target);
+    let (app, target) = (&request.app, &mut prepared.target);
     for refused in &guesses.refused {
         app.registry.learn_from_refusal(target, refused);
     }
@@ -291,7 +291,7 @@ pub(super) fn learn_from_guesses(
         "overflow: {provider} refused a long conversation, named no reason, and answered a shorter one"
     );
     let target = target.clone();
-    placed.change_plan(request, |followed, planned| {
+    prepared.change_plan(request, |followed, planned| {
         remeasure_for_target(followed, planned, &target)
     });
 }
@@ -299,22 +299,22 @@ pub(super) fn learn_from_guesses(
 /// The answer if no smaller request helps: an overflow in the words that the clients of the format look for.
 pub(super) fn overflow_answer(
     format: Format,
-    placed: &PlacedRequest,
+    prepared: &ProviderRequest,
     reply: ProviderReply,
     refusal: &Refusal,
 ) -> ProviderReply {
-    let Refusal::TooLong {
+    let Refusal::OverWindow {
         overflow, classic, ..
     } = refusal
     else {
         return reply;
     };
-    let planned = placed.planned.as_ref();
+    let planned = prepared.planned.as_ref();
     let is_unguarded = planned.is_some_and(|planned| !planned.is_guarded());
     let answer = if is_unguarded || *classic {
         reply.answer
     } else {
-        overflow_response(format, overflow, placed.target.window)
+        overflow_response(format, overflow, prepared.target.window)
     };
     ProviderReply {
         answer,

@@ -22,7 +22,7 @@ use crate::{
         summary_refusal::SummaryRefusal,
         thinking_refusal::ThinkingRefusal,
     },
-    proxy::{ClientRequest, PlacedRequest, PlannedRequest},
+    proxy::{ClientRequest, PlannedRequest, ProviderRequest},
     relay::{BadAnswer, FirstEvent, peek_first_event},
 };
 
@@ -32,7 +32,8 @@ const FIRST_EVENT_WITHIN: Duration = Duration::from_secs(2);
 /// What a provider refuses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
-    TooLong {
+    /// The conversation is longer than the window.
+    OverWindow {
         overflow: Overflow,
         /// The error has the words that the clients of the format look for, so it is passed on as it came.
         classic: bool,
@@ -40,16 +41,16 @@ pub(super) enum Refusal {
         by_one_host: bool,
     },
     /// The bytes of the request, or its images.
-    TooLarge(SizeRefusal),
+    OverSize(SizeRefusal),
     /// The whole request: the error gives no reason.
-    Wordless,
+    WithoutReason,
     /// The whole request, in words that no table knows. `size`: by its status, the error is about bytes.
     Unknown {
         wording: String,
         size: Option<SizeRefusal>,
     },
     /// The tokens of this single request, which is beyond a limit of tokens a minute.
-    OneRequest(Overflow),
+    OverMinuteLimit(Overflow),
     /// The beta that the suffix of the model's name asks for.
     WindowBeta,
     /// Perhaps recovery's additions.
@@ -80,20 +81,20 @@ pub(super) enum Refusal {
 /// The answer broke off.
 pub(super) async fn find_refusal(
     request: &ClientRequest,
-    placed: &PlacedRequest,
+    prepared: &ProviderRequest,
     reply: ProviderReply,
     tries_drop: bool,
     has_fallback: bool,
 ) -> Result<(ProviderReply, Option<Refusal>), SendError> {
     let status = reply.answer.status();
     if status.is_success() {
-        return find_refusal_inside(request, placed, reply, has_fallback).await;
+        return find_refusal_inside(request, prepared, reply, has_fallback).await;
     }
     if !status.is_client_error() && !status.is_server_error() {
         return Ok((reply, None));
     }
     let format = request.parsed.format;
-    let read = read_short(format, reply.answer, &placed.target.provider.name).await;
+    let read = read_short(format, reply.answer, &prepared.target.provider.name).await;
     let (answer, text) = read.map_err(|bad| {
         if status.is_server_error() {
             SendError::Failing(bad)
@@ -103,24 +104,24 @@ pub(super) async fn find_refusal(
     })?;
     let reply = ProviderReply { answer, ..reply };
     let text = text.unwrap_or_default();
-    let refused = describe_request(placed, &reply, tries_drop);
+    let refused = describe_request(prepared, &reply, tries_drop);
     let refusal = judge_error(format, status, &text, refused);
     Ok((reply, refusal))
 }
 
 fn describe_request(
-    placed: &PlacedRequest,
+    prepared: &ProviderRequest,
     reply: &ProviderReply,
     tries_drop: bool,
 ) -> RefusedRequest {
-    let (target, planned) = (&placed.target, placed.planned.as_deref());
+    let (target, planned) = (&prepared.target, prepared.planned.as_deref());
     let (provider, model) = (&target.provider, &target.model);
     RefusedRequest {
         sent: reply.sent,
-        window_betas: placed.head.added_window_betas(target),
-        has_client_betas: placed.head.headers.contains_key(&BETA_HEADER),
+        window_betas: prepared.head.added_window_betas(target),
+        has_client_betas: prepared.head.headers.contains_key(&BETA_HEADER),
         has_provider_summary: planned.is_some_and(PlannedRequest::has_provider_summary),
-        has_additions: placed.has_additions(),
+        has_additions: prepared.has_additions(),
         takes_markers: provider.takes_markers(model, Instant::now()),
         tries_drop,
     }
@@ -130,11 +131,11 @@ fn describe_request(
 /// answer.
 async fn find_refusal_inside(
     request: &ClientRequest,
-    placed: &PlacedRequest,
+    prepared: &ProviderRequest,
     reply: ProviderReply,
     has_fallback: bool,
 ) -> Result<(ProviderReply, Option<Refusal>), SendError> {
-    let (provider, format) = (&placed.target.provider, request.parsed.format);
+    let (provider, format) = (&prepared.target.provider, request.parsed.format);
     let profile = format.refine_profile(*provider.config.profile);
     if !profile.errors_inside && !has_fallback {
         return Ok((reply, None));
@@ -184,7 +185,7 @@ async fn find_refusal_inside(
     };
     let refusal = match first {
         FirstEvent::Event(data) => judge_event(&data, format.rules().reports_overflow_in_stream),
-        FirstEvent::Nothing => profile.errors_inside.then_some(Refusal::Wordless),
+        FirstEvent::Nothing => profile.errors_inside.then_some(Refusal::WithoutReason),
         FirstEvent::Broken | FirstEvent::Unknown => None,
     };
     Ok((reply, refusal))

@@ -35,7 +35,7 @@ use crate::{
     guard::running_turn::find_running_turn,
     provider::thinking_refusal::{ThinkingRefusal, read_stale_entry},
     proxy::{
-        ClientRequest, PlacedRequest,
+        ClientRequest, ProviderRequest,
         plan::{find_stale_places, plan_without_reasoning, plan_without_stale, target_model},
     },
     session::ReasoningMemory,
@@ -52,8 +52,8 @@ pub(super) struct ThinkingRemedy {
 
 impl ThinkingRemedy {
     /// Returns the member by which the first request asks to drop thinking, if the session knows that it must.
-    pub(super) fn remembered_drop(placed: &PlacedRequest) -> Option<MismatchField> {
-        let planned = placed.planned.as_deref()?;
+    pub(super) fn remembered_drop(prepared: &ProviderRequest) -> Option<MismatchField> {
+        let planned = prepared.planned.as_deref()?;
         planned
             .reasoning
             .drop_by
@@ -61,8 +61,11 @@ impl ThinkingRemedy {
     }
 
     /// Whether the first request switches thinking off, since the session knows that its running turn has lost thinking.
-    pub(super) fn remembers_thinking_off(request: &ClientRequest, placed: &PlacedRequest) -> bool {
-        let planned = placed.planned.as_deref();
+    pub(super) fn remembers_thinking_off(
+        request: &ClientRequest,
+        prepared: &ProviderRequest,
+    ) -> bool {
+        let planned = prepared.planned.as_deref();
         let turn = planned
             .filter(|planned| planned.is_open_to_changes())
             .and_then(|planned| planned.reasoning.turn_without_thinking);
@@ -74,11 +77,11 @@ impl ThinkingRemedy {
     pub(super) fn note_stale(
         &mut self,
         request: &ClientRequest,
-        placed: &PlacedRequest,
+        prepared: &ProviderRequest,
         headers: &HeaderMap,
     ) {
         let entry = read_stale_entry(headers).zip(request.followed_conversation());
-        let planned = entry.zip(placed.planned.as_deref());
+        let planned = entry.zip(prepared.planned.as_deref());
         self.stale = planned.and_then(|((entry, followed), planned)| {
             let first = followed.conversation.find_entry(entry)?;
             find_stale_places(followed, planned, first)
@@ -95,7 +98,7 @@ impl ThinkingRemedy {
         &self,
         remedy: Remedy,
         request: &ClientRequest,
-        placed: &mut PlacedRequest,
+        prepared: &mut ProviderRequest,
         extras: &mut Extras,
         refusal: &Refusal,
     ) -> bool {
@@ -103,7 +106,7 @@ impl ThinkingRemedy {
             Remedy::FillAnswers => {
                 extras.filling = AnswerFilling::All;
                 // If nothing is lacking, the same request would be refused again.
-                if edit_body(request, placed, *extras).1.filling != AnswerFilling::All {
+                if edit_body(request, prepared, *extras).1.filling != AnswerFilling::All {
                     return false;
                 }
                 "with the reasoning members that its answers lack"
@@ -125,19 +128,19 @@ impl ThinkingRemedy {
                     return false;
                 };
                 extras.drop_by = None;
-                placed.change_plan(request, |followed, planned| {
+                prepared.change_plan(request, |followed, planned| {
                     plan_without_stale(followed, planned, stale)
                 });
                 "without the thinking that does not fit"
             }
             Remedy::LeaveThinkingOut => {
                 extras.drop_by = None;
-                placed.change_plan(request, plan_without_reasoning);
+                prepared.change_plan(request, plan_without_reasoning);
                 "without thinking of earlier answers"
             }
             _ => return false,
         };
-        warn_of_refusal(request, placed, how);
+        warn_of_refusal(request, prepared, how);
         true
     }
 
@@ -164,10 +167,10 @@ impl ThinkingRemedy {
         &self,
         past: &PastRefusals,
         request: &ClientRequest,
-        placed: &mut PlacedRequest,
+        prepared: &mut ProviderRequest,
         reply: &ProviderReply,
     ) {
-        let (provider, model) = (&placed.target.provider, &placed.target.model);
+        let (provider, model) = (&prepared.target.provider, &prepared.target.model);
         let accepted = reply.answer.status().is_success() && !past.gave_up_on_thinking();
         let refused = past.first_of_thinking();
         let left_all_out = past.has_made(Remedy::LeaveThinkingOut);
@@ -195,7 +198,7 @@ impl ThinkingRemedy {
         }
         let conversation = request.parsed.conversation.as_deref();
         let turn = conversation.filter(|_| reply.sent.thinking_off);
-        let Some(planned) = &mut placed.planned else {
+        let Some(planned) = &mut prepared.planned else {
             return;
         };
         planned.reasoning.turn_without_thinking = turn.map(find_running_turn);
@@ -206,7 +209,7 @@ impl ThinkingRemedy {
                 ..planned.reasoning
             };
             if let Some(session) = &request.session {
-                let (inherited, model) = (&session.inherited, target_model(&placed.target));
+                let (inherited, model) = (&session.inherited, target_model(&prepared.target));
                 let lessons = &request.app.reasoning;
                 lessons.note_lesson(inherited.session, model, planned.reasoning);
                 let stale = self.stale.clone().filter(|_| !left_all_out);
@@ -229,16 +232,19 @@ fn name_drop_member(refusal: &Refusal) -> MismatchField {
 }
 
 /// Collects what the choice of a remedy needs to know of the refused request.
-pub(super) fn describe_thinking(request: &ClientRequest, placed: &PlacedRequest) -> ThinkingFacts {
+pub(super) fn describe_thinking(
+    request: &ClientRequest,
+    prepared: &ProviderRequest,
+) -> ThinkingFacts {
     let followed = request.followed_conversation();
-    let Some((followed, planned)) = followed.zip(placed.planned.as_deref()) else {
+    let Some((followed, planned)) = followed.zip(prepared.planned.as_deref()) else {
         return ThinkingFacts::default();
     };
     let conversation = followed.conversation;
     let sends_rounds = || planned.collect_injections(conversation).has_rounds();
     let changes_prompt = || conversation.changes_prompt(&planned.plan.edits);
     let wish = conversation.find_mismatch_preference();
-    let notes = placed.target.provider.find_notes(&placed.target.model);
+    let notes = prepared.target.provider.find_notes(&prepared.target.model);
     ThinkingFacts {
         is_open: planned.is_open_to_changes(),
         begins_turns: conversation.begins_turns_with_thinking(),
@@ -249,14 +255,14 @@ pub(super) fn describe_thinking(request: &ClientRequest, placed: &PlacedRequest)
 }
 
 /// `how`: how the request is sent again.
-fn warn_of_refusal(request: &ClientRequest, placed: &PlacedRequest, how: &str) {
+fn warn_of_refusal(request: &ClientRequest, prepared: &ProviderRequest, how: &str) {
     let session = request.session.as_ref();
     let session = session.map(|session| &session.inherited.session);
-    let provider = &*placed.target.provider.name;
+    let provider = &*prepared.target.provider.name;
     tracing::warn!(
         session = session.map(tracing::field::display),
         provider,
-        model = placed.target.model,
+        model = prepared.target.model,
         "provider {provider} refused thinking of earlier answers; sending the request again, {how}"
     );
 }

@@ -15,7 +15,7 @@ use crate::{
     http::tasks::run_beside_tasks,
     provider::{Window, overflow::Overflow},
     proxy::{
-        ClientRequest, PlacedRequest, PlannedRequest,
+        ClientRequest, PlannedRequest, ProviderRequest,
         plan::{halve_texts, log_cuts},
     },
 };
@@ -39,7 +39,7 @@ impl UnknownRefusal {
     pub(super) fn try_smaller(
         &mut self,
         request: &ClientRequest,
-        placed: &mut PlacedRequest,
+        prepared: &mut ProviderRequest,
         refusal: &Refusal,
         fallbacks: Option<&mut Fallbacks>,
         guesses: &mut Guesses,
@@ -47,7 +47,7 @@ impl UnknownRefusal {
         let Refusal::Unknown { wording, .. } = refusal else {
             return false;
         };
-        let planned = placed.planned.as_deref();
+        let planned = prepared.planned.as_deref();
         let followed = request.followed_conversation();
         let Some(((followed, planned), fallbacks)) = followed.zip(planned).zip(fallbacks) else {
             return false;
@@ -62,15 +62,15 @@ impl UnknownRefusal {
             return false;
         };
         let mut refused = planned.describe_refusal(&Overflow::default());
-        let (learnt, key) = (&request.app.registry.learnt, placed.target.lesson_key());
+        let (learnt, key) = (&request.app.registry.learnt, prepared.target.lesson_key());
         // One session's guess holds for that session.
         refused.by_one_host |= !learnt.is_known_to_another_session(&key, SystemTime::now());
         guesses.refused.push(refused);
         fallbacks.budget.count_attempt();
         log_cuts(followed.session.inherited.session, &smaller);
         wording.clone_into(&mut self.wording);
-        self.refused = placed.planned.take();
-        placed.set_plan(followed, smaller);
+        self.refused = prepared.planned.take();
+        prepared.set_plan(followed, smaller);
         true
     }
 
@@ -91,14 +91,14 @@ impl UnknownRefusal {
     pub(super) fn give_up(
         &mut self,
         request: &ClientRequest,
-        placed: &mut PlacedRequest,
+        prepared: &mut ProviderRequest,
         guesses: &mut Guesses,
     ) -> Option<ProviderReply> {
         let refused = self.refused.take()?;
         guesses.refused.clear();
-        self.warn_of_wording(request, placed);
+        self.warn_of_wording(request, prepared);
         if let Some(followed) = request.followed_conversation() {
-            placed.set_plan(followed, *refused);
+            prepared.set_plan(followed, *refused);
         }
         self.first.take()
     }
@@ -107,24 +107,24 @@ impl UnknownRefusal {
     pub(super) fn choose_answer(
         &mut self,
         request: &ClientRequest,
-        placed: &mut PlacedRequest,
+        prepared: &mut ProviderRequest,
         guesses: &mut Guesses,
         reply: ProviderReply,
     ) -> ProviderReply {
         if reply.status().is_success() {
             if self.refused.take().is_some() {
-                self.warn_of_wording(request, placed);
+                self.warn_of_wording(request, prepared);
             }
             return reply;
         }
-        self.give_up(request, placed, guesses).unwrap_or(reply)
+        self.give_up(request, prepared, guesses).unwrap_or(reply)
     }
 
-    fn warn_of_wording(&self, request: &ClientRequest, placed: &PlacedRequest) {
+    fn warn_of_wording(&self, request: &ClientRequest, prepared: &ProviderRequest) {
         let body = request.parsed.conversation.as_ref().map(|it| &it.body[..]);
         let (registry, body) = (&request.app.registry, body.unwrap_or_default());
         run_beside_tasks(body.len() * SEARCHES, || {
-            registry.warn_unknown_wording(&placed.target, &self.wording, body);
+            registry.warn_unknown_wording(&prepared.target, &self.wording, body);
         });
     }
 }

@@ -6,20 +6,20 @@ use super::fallbacks::look_up_window;
 use crate::{
     provider::Target,
     proxy::{
-        ClientRequest, PlacedRequest,
+        ClientRequest, ProviderRequest,
         outgoing::find_plain_scope,
         plan::{log_cuts, plan_request},
     },
 };
 
 /// Learns that the account does not have the beta, and plans the request for the window without it. Returns whether there is
-/// another request to send. `home`: the first candidate.
+/// another request to send. `first`: the first candidate.
 pub(super) fn plan_without_window_beta(
     request: &ClientRequest,
-    placed: &mut PlacedRequest,
-    home: Option<&Target>,
+    prepared: &mut ProviderRequest,
+    first: Option<&Target>,
 ) -> bool {
-    let (app, target) = (&request.app, &mut placed.target);
+    let (app, target) = (&request.app, &mut prepared.target);
     let plain = find_plain_scope(app, &request.parts, &target.provider);
     app.registry.learn_refused_betas(target, plain);
     app.replica_sync.mark_changed(target);
@@ -32,12 +32,12 @@ pub(super) fn plan_without_window_beta(
         window,
         "{provider} refuses the beta of the long window for {model}; its window is {window} tokens"
     );
-    let planned = placed.planned.as_deref();
+    let planned = prepared.planned.as_deref();
     if let Some((followed, planned)) = request.followed_conversation().zip(planned) {
-        let (target, compaction) = (placed.target.clone(), planned.compaction.clone());
-        let planned = plan_request(followed, &target, home.unwrap_or(&target), compaction);
+        let (target, compaction) = (prepared.target.clone(), planned.compaction.clone());
+        let planned = plan_request(followed, &target, first.unwrap_or(&target), compaction);
         log_cuts(followed.session.inherited.session, &planned);
-        placed.set_plan(followed, planned);
+        prepared.set_plan(followed, planned);
     }
-    placed.head.added_window_betas(&placed.target) == 0
+    prepared.head.added_window_betas(&prepared.target) == 0
 }

@@ -80,12 +80,12 @@ fn begin_planning(session: &SessionContext) -> (OpenSpan, Instant) {
     (span, Instant::now())
 }
 
-/// Plans a request for `target`. `home`: the first candidate, which counts as the maker of earlier answers if the session
+/// Plans a request for `target`. `first`: the first candidate, which counts as the maker of earlier answers if the session
 /// has no state.
 pub fn plan_request(
     followed: FollowedConversation<'_>,
     target: &Target,
-    home: &Target,
+    first: &Target,
     mut compaction: CompactionStep,
 ) -> PlannedRequest {
     let (session, conversation) = (followed.session, followed.conversation);
@@ -99,7 +99,7 @@ pub fn plan_request(
     let (app, inherited, mode) = (&session.app, &session.inherited, session.options.mode);
     let reasoning = reasoning_for_target(app, inherited, target);
     let policy = session_policy(app, target, reasoning);
-    let foreign = find_foreign_reasoning(followed, home, target);
+    let foreign = find_foreign_reasoning(followed, first, target);
     // If reasoning is bound, only the newest reasoning may stay, and it may have no gap. So if the newest is foreign, none
     // stays.
     let is_bound = policy.profile.past_reasoning == PastReasoning::Refused;
@@ -107,7 +107,7 @@ pub fn plan_request(
     write_out_foreign_block(followed, target, &mut compaction);
     let knowledge = SessionKnowledge {
         new_summary: compaction.new_summary(),
-        is_cold: session.options.class == RequestClass::Turn
+        is_cold: session.options.class == RequestClass::Conversation
             && session.repeated.is_none()
             && is_cache_cold(conversation, inherited, target),
         leaves_out_reasoning: if reasoning.leaves_out_all {
@@ -427,11 +427,11 @@ fn reasoning_for_target(
 /// target, which may refuse it.
 fn find_foreign_reasoning(
     followed: FollowedConversation<'_>,
-    home: &Target,
+    first: &Target,
     target: &Target,
 ) -> ForeignReasoning {
     let session = followed.session;
-    let last = last_answering_model(&session.inherited).unwrap_or_else(|| target_model(home));
+    let last = last_answering_model(&session.inherited).unwrap_or_else(|| target_model(first));
     let makers = &session.app.reasoning;
     let foreign = makers.list_foreign(session.inherited.session, &last, &target_model(target));
     if foreign.places.is_empty() || !followed.conversation.has_sealed_reasoning() {

@@ -18,7 +18,7 @@ use self::{
 use crate::{
     conversation::answer_digest,
     proxy::{
-        ClientRequest, JudgedAnswer, PlacedRequest, PlannedRequest, SessionContext,
+        ClientRequest, JudgedAnswer, PlannedRequest, ProviderRequest, SessionContext,
         judged_answer::reported_tokens,
         plan::{last_answering_model, target_model},
         response_headers::{build_end_headers, stream_comment},
@@ -36,11 +36,11 @@ pub struct StreamEnd {
 }
 
 impl StreamEnd {
-    pub fn new(request: ClientRequest, placed: PlacedRequest) -> Self {
+    pub fn new(request: ClientRequest, prepared: ProviderRequest) -> Self {
         Self {
-            source: keep_for_summary(&request, &placed),
+            source: keep_for_summary(&request, &prepared),
             session: request.session,
-            planned: placed.planned,
+            planned: prepared.planned,
         }
     }
 

@@ -15,7 +15,7 @@ use crate::{
     http::limit::Hold,
     provider::{Payload, Target, UpstreamError},
     proxy::{
-        ClientRequest, PlacedRequest,
+        ClientRequest, ProviderRequest,
         outgoing::{RequestHead, send_traced},
         plan::summary_due::may_begin_after_answer,
     },
@@ -72,10 +72,10 @@ impl SummaryClient for SummarySource {
 /// Keeps what a summary needs, if one may begin after the answer to this request.
 pub(in crate::proxy) fn keep_for_summary(
     request: &ClientRequest,
-    placed: &PlacedRequest,
+    prepared: &ProviderRequest,
 ) -> Option<SummarySource> {
-    let (session, planned) = (request.session.as_ref()?, placed.planned.as_deref()?);
-    may_begin_after_answer(session, planned).then(|| summary_source(request, &placed.target))?
+    let (session, planned) = (request.session.as_ref()?, prepared.planned.as_deref()?);
+    may_begin_after_answer(session, planned).then(|| summary_source(request, &prepared.target))?
 }
 
 /// Collects what a summary needs. Returns `None` if there is no conversation to follow, or no room among the bytes in

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     compaction::{JobId, JobOutcome, JobResult},
     proxy::{
-        App, ClientRequest, PlacedRequest, PlannedRequest,
+        App, ClientRequest, PlannedRequest, ProviderRequest,
         plan::{
             plan_with_summary,
             summary_due::{may_begin_summary, waits_for_summary},
@@ -51,19 +51,19 @@ impl SummaryWait {
 /// Begins the summary that the request waits for, or joins the running job; `None` if the request does not wait.
 pub(in crate::proxy) fn begin_summary_wait(
     request: &ClientRequest,
-    placed: &mut PlacedRequest,
+    prepared: &mut ProviderRequest,
 ) -> Option<SummaryWait> {
     let app = &request.app;
     let until = Instant::now() + app.config.compaction.wait;
     let followed = request.followed_conversation()?;
-    let planned = placed.planned.as_deref_mut()?;
+    let planned = prepared.planned.as_deref_mut()?;
     if app.config.compaction.wait.is_zero() || !waits_for_summary(followed, planned) {
         return None;
     }
     if running_job(app, planned).is_some() {
         planned.compaction.settle_order();
     } else if may_begin_summary(followed.session, planned) {
-        let source = summary_source(request, &placed.target)?;
+        let source = summary_source(request, &prepared.target)?;
         if let Some(job) = begin_summary_before(followed.session, planned, source) {
             app.summary_tasks.spawn(job.run());
         }
@@ -75,11 +75,11 @@ pub(in crate::proxy) fn begin_summary_wait(
 /// Waits for the summary, and plans the request again with the outcome.
 pub(in crate::proxy) async fn wait_for_summary(
     request: &ClientRequest,
-    placed: &mut PlacedRequest,
+    prepared: &mut ProviderRequest,
     wait: SummaryWait,
 ) {
     if let Some(outcome) = wait.wait_for_outcome(&request.app).await {
-        placed.change_plan(request, |followed, planned| {
+        prepared.change_plan(request, |followed, planned| {
             plan_with_summary(followed, planned, &outcome)
         });
     }
@@ -89,15 +89,15 @@ pub(in crate::proxy) async fn wait_for_summary(
 /// wanted, or if no summary can begin. A job ends within `compaction.timeout_ms`.
 pub(in crate::proxy) fn begin_whole_summary_wait(
     request: &ClientRequest,
-    placed: &mut PlacedRequest,
+    prepared: &mut ProviderRequest,
 ) -> Option<SummaryWait> {
     let app = &request.app;
     let session = request.session.as_ref()?;
-    let planned = placed.planned.as_deref_mut()?;
+    let planned = prepared.planned.as_deref_mut()?;
     if !planned.compaction.is_wanted() {
         return None;
     }
-    let source = summary_source(request, &placed.target)?;
+    let source = summary_source(request, &prepared.target)?;
     if let Some(job) = begin_whole_summary(session, planned, source) {
         app.summary_tasks.spawn(job.run());
     }

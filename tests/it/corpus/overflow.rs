@@ -19,12 +19,14 @@ pub(super) fn check(data: &[u8]) {
     assert_eq!(verdict, overflow::detect_overflow(status, body));
     match (code, verdict) {
         (401 | 403 | 404 | 408, verdict) => assert_eq!(verdict, OverflowVerdict::Other),
-        (429 | 500.., OverflowVerdict::Wordless) => panic!("a {code} without words is no refusal"),
+        (429 | 500.., OverflowVerdict::WithoutReason) => {
+            panic!("a {code} without words is no refusal")
+        }
         _ => {}
     }
     expected_numbers(verdict);
     let event = overflow::detect_overflow_in_event(body);
-    assert_ne!(event, OverflowVerdict::Wordless);
+    assert_ne!(event, OverflowVerdict::WithoutReason);
     expected_numbers(event);
     if let Some(fault) = ErrorBody::parse_body(body) {
         let again = ErrorBody::parse_body(&fault.to_json()).expect("our own spelling of it");

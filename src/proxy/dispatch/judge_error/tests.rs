@@ -63,7 +63,7 @@ fn judge(status: u16, text: &'static str, request: RefusedRequest) -> Option<Ref
 }
 
 fn too_long(window: u32, classic: bool) -> Option<Refusal> {
-    Some(Refusal::TooLong {
+    Some(Refusal::OverWindow {
         overflow: Overflow {
             window: Some(window),
             ..Overflow::default()
@@ -100,7 +100,9 @@ fn check_rows(rows: impl IntoIterator<Item = Row>) {
 
 #[test]
 fn an_error_refuses_what_the_first_rule_that_fits_says() {
-    use Refusal::{Markers, OneRequest, Summary, Thinking, TooLarge, Usage, WindowBeta, Wordless};
+    use Refusal::{
+        Markers, OverMinuteLimit, OverSize, Summary, Thinking, Usage, WindowBeta, WithoutReason,
+    };
     let asks_usage = sent(|it| it.usage = true);
     let asks_to_drop = sent(|it| it.drop_by = Some(MismatchField::Prefix));
     let has_markers = sent(|it| it.markers = true);
@@ -126,7 +128,7 @@ fn an_error_refuses_what_the_first_rule_that_fits_says() {
         ..PLAIN
     };
     let signature = || Some(Thinking(ThinkingRefusal::Signature));
-    let bytes = Some(TooLarge(SizeRefusal::Bytes));
+    let bytes = Some(OverSize(SizeRefusal::Bytes));
     let no_summary = Some(Summary(SummaryRefusal::Unknown));
     #[rustfmt::skip]
     check_rows([
@@ -147,10 +149,10 @@ fn an_error_refuses_what_the_first_rule_that_fits_says() {
         ("perhaps that member, no words", 400, "", tries_drop, to_drop(false, false)),
         ("not that member", 500, TEMPLATE, tries_drop, None),
         ("bytes, no words", 413, "", full(), bytes),
-        ("no words", 400, "", PLAIN, Some(Wordless)),
+        ("no words", 400, "", PLAIN, Some(WithoutReason)),
         ("no words, markers", 400, "", has_markers, Some(Markers)),
-        ("no words, additions", 400, "", with_additions, Some(Wordless)),
-        ("a limit a minute", 429, MINUTE, full(), Some(OneRequest(minute))),
+        ("no words, additions", 400, "", with_additions, Some(WithoutReason)),
+        ("a limit a minute", 429, MINUTE, full(), Some(OverMinuteLimit(minute))),
         ("a busy provider", 429, UNCLEAR, full(), None),
         ("a failing provider", 500, UNCLEAR, full(), None),
         ("a refused key", 401, UNCLEAR, full(), None),
@@ -159,7 +161,7 @@ fn an_error_refuses_what_the_first_rule_that_fits_says() {
 
 #[test]
 fn an_unclear_refusal_is_of_the_least_addition_first() {
-    use Refusal::{Additions, Filling, Markers, TooLarge};
+    use Refusal::{Additions, Filling, Markers, OverSize};
     let knows_markers = RefusedRequest {
         takes_markers: true,
         ..full()
@@ -181,8 +183,8 @@ fn an_unclear_refusal_is_of_the_least_addition_first() {
         ("then recovery's additions", 400, UNCLEAR, with_additions, Some(Additions)),
         ("a chat template", 500, TEMPLATE, with_additions, Some(Additions)),
         ("nothing was added", 400, ODD_WORDS, PLAIN, odd(None)),
-        ("images", 400, IMAGES, full(), Some(TooLarge(images))),
-        ("bytes", 413, BYTES, full(), Some(TooLarge(bytes))),
+        ("images", 400, IMAGES, full(), Some(OverSize(images))),
+        ("bytes", 413, BYTES, full(), Some(OverSize(bytes))),
         ("a 413 in unknown words", 413, ODD_WORDS, full(), odd(Some(bytes))),
     ]);
 }

@@ -11,8 +11,8 @@ const SIGNATURE: Refusal = Refusal::Thinking(ThinkingRefusal::Signature);
 const TURN: Refusal = Refusal::Thinking(ThinkingRefusal::Turn);
 const UNPAIRED: Refusal = Refusal::Thinking(ThinkingRefusal::Unpaired);
 const MISSING: Refusal = Refusal::Thinking(ThinkingRefusal::Missing);
-const BYTES: Refusal = Refusal::TooLarge(SizeRefusal::Bytes);
-const IMAGES: Refusal = Refusal::TooLarge(SizeRefusal::Images);
+const BYTES: Refusal = Refusal::OverSize(SizeRefusal::Bytes);
+const IMAGES: Refusal = Refusal::OverSize(SizeRefusal::Images);
 const SUMMARY: Refusal = Refusal::Summary(SummaryRefusal::Unknown);
 
 /// The provider does not take the member that drops thinking, or perhaps only its name.
@@ -24,7 +24,7 @@ const fn to_drop(named: bool, by_name: bool) -> Refusal {
 }
 
 fn too_long() -> Refusal {
-    Refusal::TooLong {
+    Refusal::OverWindow {
         overflow: Overflow::default(),
         classic: false,
         by_one_host: false,
@@ -32,7 +32,7 @@ fn too_long() -> Refusal {
 }
 
 fn one_request() -> Refusal {
-    Refusal::OneRequest(Overflow::default())
+    Refusal::OverMinuteLimit(Overflow::default())
 }
 
 fn unknown(size: Option<SizeRefusal>) -> Refusal {
@@ -126,14 +126,14 @@ fn a_refusal_for_length_is_followed_by_a_smaller_request() {
     let plain = facts();
     let refit = &[(too_long(), Refit)];
     let halved = &[(unknown(None), HalveTexts)];
-    let guessed = &[(Refusal::Wordless, RefitByGuess)];
+    let guessed = &[(Refusal::WithoutReason, RefitByGuess)];
     let fitted = &[(one_request(), FitToRequestLimit)];
     check_rows(&[
         ("too long", &[], plain, too_long(), &[ConfirmLength, Refit]),
         ("too long again", refit, plain, too_long(), &[ConfirmLength, Refit]),
         ("too long, after halved texts", halved, plain, too_long(), &[ConfirmLength, Refit]),
-        ("no words", &[], plain, Refusal::Wordless, &[RefitByGuess]),
-        ("no words again", guessed, plain, Refusal::Wordless, &[RefitByGuess]),
+        ("no words", &[], plain, Refusal::WithoutReason, &[RefitByGuess]),
+        ("no words again", guessed, plain, Refusal::WithoutReason, &[RefitByGuess]),
         ("a limit a minute", &[], plain, one_request(), &[FitToRequestLimit]),
         ("a limit a minute again", fitted, plain, one_request(), &[]),
         ("unknown words", &[], plain, unknown(None), &[HalveTexts]),

@@ -30,7 +30,10 @@ fn an_overflow_is_never_taken_for_a_refusal_of_additions() {
             };
             let found = judge_error(Format::Chat, status, &body.into(), request);
             assert!(
-                matches!(found, Some(Refusal::TooLong { .. } | Refusal::Wordless)),
+                matches!(
+                    found,
+                    Some(Refusal::OverWindow { .. } | Refusal::WithoutReason)
+                ),
                 "{} {found:?}",
                 path.display()
             );
