@@ -96,7 +96,7 @@ pub(super) fn run(
         let title = client.title;
         // What was asked for is not done, so the exit code is that of a file that cannot be edited.
         return Err(CommandError::Command(format!(
-            "nothing was written: {title} keeps its settings in no file that can be edited; set what stands above by hand"
+            "nothing was written: {title} keeps its settings in no file that can be edited; set the values above by hand"
         )));
     }
     let data_dir = find_data_dir(&config)?;
@@ -116,7 +116,7 @@ pub(super) fn run(
     if refused.is_empty() {
         return Ok(());
     }
-    refused.push("such a file is as it was; add the lines above by hand".to_owned());
+    refused.push("such a file was not changed; add the lines above by hand".to_owned());
     Err(CommandError::Command(refused.join("\n")))
 }
 
@@ -176,7 +176,7 @@ fn write_rest(client: &Client, chosen: &models::Chosen, out: &mut impl Write) ->
     if !client.was_run {
         writeln!(
             out,
-            "these settings are from its documentation; nobody has tried them here"
+            "these settings are from its documentation and were not tried with this release"
         )?;
     }
     writeln!(out, "key: {}", client.key)?;
@@ -213,7 +213,7 @@ fn set_up(
         refuse_read_only(&file.path)?;
     }
     let told = if !is_changed {
-        format!("\n{shown} has it already\n")
+        format!("\n{shown} has these settings already\n")
     } else if is_trial {
         let hide = |text: &str| edit::hide_secrets(file.format, text);
         let (now, after) = (hide(now.as_deref().unwrap_or_default()), hide(&after));
@@ -236,7 +236,7 @@ fn set_up(
             if is_same {
                 write_file(&file.path, &after)
             } else {
-                Err("it was changed meanwhile; try again".to_owned())
+                Err("the file was changed meanwhile; try again".to_owned())
             }
         });
         if let Err(why) = done {
@@ -282,7 +282,7 @@ pub(super) fn run_disconnect(
     match (&args.client, failed.is_empty()) {
         (_, false) => Err(CommandError::Command(failed.join("\n"))),
         (Some(name), _) if !found => Err(CommandError::Command(format!(
-            "nothing of {name} was written by connect --write; `plimsoll connect --list` shows what points here"
+            "nothing of {name} was written by connect --write; `plimsoll connect --list` shows which clients use this proxy"
         ))),
         (None, _) if !found => Ok(writeln!(out, "nothing was written by connect --write")?),
         _ => Ok(()),
@@ -314,8 +314,10 @@ fn restore(file: &Written, record: &mut Record) -> Result<String, String> {
     }
     record.forget(&file.path)?;
     let what = match (&undone.text, &now) {
-        (_, None) if file.before.is_some() => "it was gone: as it was before, byte for byte",
-        (_, None) => "it is gone; nothing to undo",
+        (_, None) if file.before.is_some() => {
+            "the file was missing; it is as it was before, byte for byte"
+        }
+        (_, None) => "the file is missing; there is nothing to undo",
         (None, _) => "removed, since there was none before",
         (Some(_), _) if undone.is_exact => "as it was before, byte for byte",
         (Some(_), _) => "it was changed since: only what connect had written is gone",

@@ -64,7 +64,10 @@ pub(super) fn write_list(
         write_table(out, &here)?;
     }
     if !elsewhere.is_empty() {
-        writeln!(out, "\nwritten by connect --write, and pointing elsewhere")?;
+        writeln!(
+            out,
+            "\nwritten by connect --write, but with another address now"
+        )?;
         write_table(out, &elsewhere)?;
     }
     Ok(())

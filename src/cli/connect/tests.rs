@@ -230,7 +230,7 @@ fn every_client_is_shown_and_written_where_it_has_a_file() {
         let rows = listed.lines().filter(|line| line.contains(client.name));
         assert_eq!(rows.count(), client.files.len(), "{listed}");
         let again = home.succeed(&line);
-        assert!(again.contains(" has it already"), "{again}");
+        assert!(again.contains(" has these settings already"), "{again}");
         home.succeed(&format!("disconnect {}", client.name));
         assert_eq!(home.list(), before, "{}", client.name);
         assert!(

@@ -89,7 +89,7 @@ metrics! {
     requests_in_flight: IntGauge("plimsoll_requests_in_flight",
         "Requests of clients whose answers have not ended.");
     answers: IntCounterVec("plimsoll_answers_total",
-        "Generations, by the health level of their usage.",
+        "Answers of models, by the health level of their usage.",
         &["health"]);
     hard_utilisation: Histogram("plimsoll_hard_utilisation_ratio",
         "Prompt tokens as counted by the provider, divided by the window; where both are known.",
@@ -105,9 +105,9 @@ metrics! {
     cleared_messages: IntCounter("plimsoll_cleared_messages_total",
         "Messages whose old result, arguments or media became a placeholder.");
     folds: IntCounter("plimsoll_folds_total",
-        "New folds of conversations, without those of new courses.");
+        "Cuts that left messages out of a conversation, without those of new courses.");
     dropped_messages: IntCounter("plimsoll_dropped_messages_total",
-        "Messages left out by folds, each counted once.");
+        "Messages left out of conversations, each counted once.");
     lowered_answer_caps: IntCounter("plimsoll_lowered_answer_caps_total",
         "Requests whose max_tokens was lowered to the room that the prompt leaves.");
     injections: IntCounterVec("plimsoll_injections_total",
@@ -119,7 +119,7 @@ metrics! {
     courses: IntCounter("plimsoll_courses_total",
         "New courses that sessions began.");
     sessions: IntCounter("plimsoll_sessions_total",
-        "Sessions that had their first generation here.");
+        "Sessions that had their first answer here.");
 
     attempts: IntCounterVec("plimsoll_provider_attempts_total",
         "Requests sent to a provider, by outcome: answer (passed to the client), busy (429), failed (408, a 5xx except 501 and 505, or an answer that broke off), denied (the proxy's credentials), unsent (no answer).",
@@ -140,7 +140,7 @@ metrics! {
         "Requests in which a provider refused thinking of earlier answers, by what was accepted: dropped (the provider was asked to drop it), left_out (a request without it), switched_off (the model did not think for the rest of the turn), filled (answers got the member that they lacked), or unhealed.",
         &["provider", "result"]);
     input_changes: IntCounterVec("plimsoll_input_transformations_total",
-        "Blocks of thinking that do not fit what stands before them, as providers report them with each answer, by what became of them (dropped, allowed, or forgotten by rule) and why.",
+        "Blocks of thinking that do not fit the messages before them, as providers report them with each answer, by what became of them (dropped, allowed, or forgotten by rule) and why.",
         &["provider", "change", "reason"]);
     breaker_state: IntGaugeVec("plimsoll_breaker_state",
         "State of a provider's circuit breaker: 0 closed, 1 half-open, 2 open (the provider is skipped).",
@@ -154,7 +154,7 @@ metrics! {
         &["operation"], STORE_SECONDS.to_vec());
 
     compactions: IntCounterVec("plimsoll_compactions_total",
-        "Compactions of clients that the proxy answered, by what stands for the conversation: summary or ledger.",
+        "Compactions of clients that the proxy answered, by what replaced the conversation: summary or ledger.",
         &["content"]);
     summaries_running: IntGauge("plimsoll_summaries_running",
         "Summaries of conversations in progress.");

@@ -119,7 +119,7 @@ fn what_points_elsewhere_is_listed_apart() {
         "{listed}"
     );
     assert!(
-        elsewhere.starts_with("written by connect --write, and pointing elsewhere\n"),
+        elsewhere.starts_with("written by connect --write, but with another address now\n"),
         "{listed}"
     );
     assert!(elsewhere.contains(".aider.conf.yml"), "{listed}");
