@@ -119,13 +119,6 @@ pub(super) fn look_up_family_floor(
     table.families.find_floor(provider, &model)
 }
 
-/// The window of another release of the same model, where the name and the known ones have dates.
-pub(super) fn look_up_release(table: &WindowTable, provider: &str, model: &str) -> Option<Window> {
-    table
-        .families
-        .find_release(provider, &normalize_name(model)?)
-}
-
 /// The rows of providers that the built-in table has, else all.
 fn keep_built_in<T>(rows: &[T], provider: impl Fn(&T) -> &str) -> Vec<&T> {
     let built_in = built_in_table();

@@ -204,29 +204,13 @@ impl Provider {
                 taught: None,
                 source: WindowSource::Catalogue,
             }),
-            None => {
-                let known = catalogue::look_up_window(catalogue, &self.catalogue_name, model)?;
-                Some(self.find_larger_release(model, known, catalogue))
-            }
+            None => catalogue::look_up_window(catalogue, &self.catalogue_name, model),
         }
     }
 
-    /// The window by a dated release, where that is larger than what is known of the name without its date, as a guess:
-    /// such a name may have stayed with an older model.
-    fn find_larger_release(&self, model: &str, known: Window, catalogue: &WindowTable) -> Window {
-        let may_guess =
-            self.config.profile.refuses_overflow && !self.has_exact_model(model, catalogue);
-        let name = &*self.catalogue_name;
-        let release = || catalogue::look_up_release(catalogue, name, model);
-        let release = may_guess.then(release).flatten();
-        release
-            .filter(|it| it.tokens > known.tokens)
-            .unwrap_or(known)
-    }
-
     /// The window on which all providers in the catalogue agree, for that name or the longest known beginning of it, else
-    /// that of another release, or of the newest known model of the family. All but the first are guesses. `None` for servers that drop the front
-    /// of a long prompt in silence: their window depends on how they were started, and no error would correct a wrong one.
+    /// that of the newest known model of the family. All but the first are guesses. `None` for servers that drop the front of
+    /// a long prompt in silence: their window depends on how they were started, and no error would correct a wrong one.
     pub(super) fn find_window_elsewhere(
         &self,
         model: &str,
@@ -244,7 +228,6 @@ impl Provider {
         catalogue::look_up_window_by_name(catalogue, model)
             .or_else(own)
             .or_else(|| by_prefix(None))
-            .or_else(|| catalogue::look_up_release(catalogue, name, model))
             .or_else(|| catalogue::look_up_family_floor(catalogue, name, model))
     }
 

@@ -3,8 +3,6 @@
 //!
 //! A family is a name with its version taken out: `gpt-6.2-sol` is version 6.2 of `gpt-*-sol`. So another kind
 //! (`gpt-6.4`) is another family. A name that states a size, or a smaller kind, has none.
-//!
-//! The dated releases of one model are a family, too: `mistral-large-2601` has the window of `mistral-large-2512`.
 
 use std::{collections::HashMap, sync::LazyLock};
 
@@ -14,7 +12,7 @@ use super::{keep_built_in, release};
 use crate::provider::{Window, WindowSource};
 
 /// Major versions by which a model may be newer than the newest known one.
-const NEWER_MAJORS: u32 = 2;
+const NEWER_MAJORS: u8 = 2;
 
 /// The models of each family, by the providers that have them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,14 +27,14 @@ struct Member {
     window: Window,
 }
 
-/// A major version and hundredths: vendors count in decimals, and 4.20 came before 4.3. Of a release, its date and 0.
+/// A major version and hundredths: vendors count in decimals, and 4.20 came before 4.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Version(u32, u8);
+struct Version(u8, u8);
 
 impl Families {
     pub(super) fn add_row(&mut self, provider: &str, model: &str, window: Window) {
         let base = release::shortest_base_name(model);
-        for (family, version) in split_version(base).into_iter().chain(split_date(model)) {
+        if let Some((family, version)) = split_version(base) {
             self.0.entry(family).or_default().push(Member {
                 provider: provider.to_owned(),
                 version,
@@ -50,61 +48,24 @@ impl Families {
     /// any provider. `model` is in lower case.
     pub(super) fn find_floor(&self, provider: &str, model: &str) -> Option<Window> {
         let (family, version) = split_version(release::shortest_base_name(model))?;
-        let known = self.list_members(provider, &family);
-        let (newest, window) = find_newest(&known)?;
+        let members = self.0.get(&family)?;
+        let own = members.iter().filter(|member| member.provider == provider);
+        let mut known: Vec<&Member> = own.collect();
+        if known.is_empty() {
+            known = keep_built_in(members, |member| &member.provider);
+        }
+        let newest = known.iter().map(|member| member.version).max()?;
+        let newest_ones = || known.iter().filter(|member| member.version == newest);
+        let has_undated = newest_ones().any(|member| !member.is_release);
+        let counted = newest_ones().filter(|member| !(has_undated && member.is_release));
+        let least = counted.min_by_key(|member| member.window.tokens)?;
         // A version written without its point, such as `gpt-51`, is an old one.
         let is_newer = version > newest && version.0 <= newest.0.saturating_add(NEWER_MAJORS);
-        is_newer.then_some(window)
-    }
-
-    /// The window of the release with the date before that of `model`, else of the newest one: dates may have no year.
-    /// Of those at this provider, else of all. `model` is in lower case.
-    pub(super) fn find_release(&self, provider: &str, model: &str) -> Option<Window> {
-        let (family, date) = split_date(model)?;
-        let mut known = self.list_members(provider, &family);
-        if known.iter().any(|member| member.version <= date) {
-            known.retain(|member| member.version <= date);
-        }
-        Some(find_newest(&known)?.1)
-    }
-
-    /// Those at this provider, else those at any.
-    fn list_members(&self, provider: &str, family: &str) -> Vec<&Member> {
-        let members = self.0.get(family).map_or(&[][..], Vec::as_slice);
-        let own = members.iter().filter(|member| member.provider == provider);
-        let own: Vec<&Member> = own.collect();
-        if own.is_empty() {
-            keep_built_in(members, |member| &member.provider)
-        } else {
-            own
-        }
-    }
-}
-
-/// The newest version, with the least window of its models.
-fn find_newest(known: &[&Member]) -> Option<(Version, Window)> {
-    let newest = known.iter().map(|member| member.version).max()?;
-    let newest_ones = || known.iter().filter(|member| member.version == newest);
-    let has_undated = newest_ones().any(|member| !member.is_release);
-    let counted = newest_ones().filter(|member| !(has_undated && member.is_release));
-    let least = counted.min_by_key(|member| member.window.tokens)?;
-    let source = WindowSource::Family;
-    Some((
-        newest,
-        Window {
-            source,
+        is_newer.then_some(Window {
+            source: WindowSource::Family,
             ..least.window
-        },
-    ))
-}
-
-/// The model of a dated release, and its date. A word of a router may stand behind them.
-fn split_date(name: &str) -> Option<(String, Version)> {
-    release::base_names(name).find_map(|name| {
-        let base = release::shortest_base_name(name);
-        let date = release::read_date(&name[base.len()..])?;
-        Some((format!("{base}@"), Version(date, 0)))
-    })
+        })
+    }
 }
 
 /// The parts of a name with its version: `6`, `6.2`, `6-2`, or as Fireworks writes it, `6p2`. Letters may stand before it,
@@ -148,11 +109,11 @@ mod tests {
     use super::{Families, Version, split_version};
     use crate::provider::{
         Window, WindowSource,
-        catalogue::{look_up_family_floor, look_up_release, table::built_in_table},
+        catalogue::{look_up_family_floor, table::built_in_table},
     };
 
     #[track_caller]
-    fn check(name: &str, family: &str, major: u32, hundredths: u8) {
+    fn check(name: &str, family: &str, major: u8, hundredths: u8) {
         let expected = Some((family.to_owned(), Version(major, hundredths)));
         assert_eq!(split_version(name), expected, "{name}");
     }
@@ -258,48 +219,6 @@ mod tests {
         floor("mine", "grok-4.8", 500_000);
         let openai = look_up_family_floor(built_in_table(), "openai", "gpt-6.4-sol");
         assert_eq!(openai.unwrap().input, Some(922_000));
-    }
-
-    #[test]
-    fn another_release_of_a_known_one_has_its_window() {
-        for (provider, model, tokens) in [
-            ("mistral", "mistral-large-2601", 262_144),
-            ("mistral", "Mistral-Large-2601", 262_144),
-            ("moonshotai", "kimi-k2-1101", 262_144),
-            ("moonshotai", "kimi-k2-1101-preview", 262_144),
-            ("moonshotai", "kimi-k2-0801", 131_072),
-            // Next year's.
-            ("moonshotai", "kimi-k2-0105-preview", 262_144),
-            ("azure", "mistral-large-2408", 32_000),
-            ("azure", "mistral-large-2601", 128_000),
-            ("openrouter", "moonshotai/kimi-k2-1101", 262_144),
-            ("openrouter", "mistralai/mistral-large-2601:nitro", 262_144),
-            ("amazon-bedrock", "mistral.mistral-large-2601-v1:0", 128_000),
-            (
-                "nvidia",
-                "mistralai/mistral-large-3-675b-instruct-2601",
-                262_144,
-            ),
-            // At a gateway that nobody knows.
-            ("mine", "mistral-large-2601", 262_144),
-        ] {
-            let found = look_up_release(built_in_table(), provider, model);
-            let found = found.map(|window| (window.tokens, window.source));
-            let expected = Some((tokens, WindowSource::Family));
-            assert_eq!(found, expected, "{provider}/{model}");
-        }
-        for (provider, model) in [
-            ("mistral", "mistral-large-2613"),
-            ("mistral", "mistral-large-4096"),
-            ("mistral", "mistral-large"),
-            ("mistral", "mistral-larger-2601"),
-            ("moonshotai", "kimi-k2-1345"),
-            ("moonshotai", "kimi-k2-0905-thinking"),
-            ("mine", "mine-2601"),
-        ] {
-            let found = look_up_release(built_in_table(), provider, model);
-            assert_eq!(found, None, "{provider}/{model}");
-        }
     }
 
     #[test]

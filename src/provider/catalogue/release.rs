@@ -56,21 +56,6 @@ pub(super) fn shortest_base_name(model: &str) -> &str {
     base_names(model).last().unwrap_or(model)
 }
 
-/// The date in what marks a release, as year, month and day in one number; 0 where it does not say one of them.
-pub(super) fn read_date(mark: &str) -> Option<u32> {
-    let is_number = |part: &&str| part.len() > 1 && part.bytes().all(|byte| byte.is_ascii_digit());
-    let digits: String = mark.split(SEPARATORS).filter(is_number).collect();
-    let number: u32 = digits.parse().ok()?;
-    match digits.len() {
-        // A month and its year.
-        6 if number < 200_000 => Some(number % 10_000 * 10_000 + number / 10_000 * 100),
-        6 => Some(20_000_000 + number),
-        4 if number >= 2_000 => Some(20_000_000 + number * 100),
-        4 | 8 => Some(number),
-        _ => None,
-    }
-}
-
 /// Shorter names that end where a separator follows, the longest first: of a deployment or a variant, such as
 /// `gpt-4o-eu` of `gpt-4o`. None before a part that states a size or a version, or names another kind.
 pub(super) fn prefixes(model: &str) -> impl Iterator<Item = &str> {
@@ -115,7 +100,7 @@ fn is_release(rest: &str) -> bool {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{base_names, is_release, prefixes, read_date};
+    use super::{base_names, is_release, prefixes};
 
     #[test]
     fn dates_versions_and_states_are_releases() {
@@ -143,26 +128,6 @@ mod tests {
             ":nitro",
         ] {
             assert!(is_release(end), "{end}");
-        }
-    }
-
-    #[test]
-    fn dates_of_all_forms_have_an_order() {
-        for (mark, date) in [
-            ("-2024-08-06", 20_240_806),
-            ("@20240620", 20_240_620),
-            ("-20240620-v1:0", 20_240_620),
-            ("-250115", 20_250_115),
-            ("-2601", 20_260_100),
-            ("-08-2024", 20_240_800),
-            ("-preview-09-2025", 20_250_900),
-            ("-0905-preview", 905),
-            ("-preview-05-06", 506),
-        ] {
-            assert_eq!(read_date(mark), Some(date), "{mark}");
-        }
-        for mark in ["-latest", "-001", "-v1:0", "", "-é"] {
-            assert_eq!(read_date(mark), None, "{mark}");
         }
     }
 

@@ -121,11 +121,11 @@ async fn the_dry_run_knows_the_windows_of_the_models_of_today() {
         ("xai/grok-4.8", 500_000, "family"),
         ("openai/gpt-6.4-sol-mini", 96_000, "assumed"),
         ("mistral/mistral-large-2512", 262_144, "catalogue"),
-        ("mistral/mistral-large-2601", 262_144, "family"),
+        ("mistral/mistral-large-2601", 96_000, "assumed"),
         ("mistral/mistral-large-2613", 96_000, "assumed"),
-        ("moonshot/kimi-k2-1101", 262_144, "family"),
+        ("moonshot/kimi-k2-1101", 96_000, "assumed"),
         ("moonshot/kimi-k2-1345", 96_000, "assumed"),
-        ("openrouter/moonshotai/kimi-k2-1101", 262_144, "family"),
+        ("openrouter/moonshotai/kimi-k2-1101", 131_072, "catalogue"),
     ];
     let others = others.map(|(model, tokens, source)| (model.to_owned(), tokens, source));
     for (model, tokens, source) in openai.into_iter().chain(claude).chain(others) {

@@ -173,7 +173,7 @@ fn a_file_that_the_client_lost_is_there_again() {
     home.succeed("connect claude-code --write");
     fs::remove_file(home.path(SETTINGS)).unwrap();
     let told = home.succeed("disconnect");
-    assert!(told.contains("it was gone"), "{told}");
+    assert!(told.contains("the file was missing"), "{told}");
     assert_eq!(home.read(SETTINGS), "{\"a\":1}");
     // Without a file before, there is nothing to bring back.
     fs::remove_file(home.path(SETTINGS)).unwrap();
