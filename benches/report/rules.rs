@@ -86,25 +86,14 @@ fn list_variants() -> Vec<Variant> {
         rules.order.last = &RULES.order.last[..RULES.order.last.len() - 1];
     });
     for (name, part) in [
+        ("ClearResults", (DeepCut::ClearResults, Reach::BeforeTail)),
         (
-            "ClearResults before the tail",
-            (DeepCut::ClearResults, Reach::BeforeTail),
-        ),
-        (
-            "ClearAttachments before the tail",
+            "ClearAttachments",
             (DeepCut::ClearAttachments, Reach::BeforeTail),
         ),
         (
             "FoldLeastWorth before the tail",
             (DeepCut::FoldLeastWorth, Reach::BeforeTail),
-        ),
-        (
-            "ClearResults before the newest",
-            (DeepCut::ClearResults, Reach::BeforeNewest),
-        ),
-        (
-            "ClearAttachments before the newest",
-            (DeepCut::ClearAttachments, Reach::BeforeNewest),
         ),
         (
             "FoldLeastWorth before the newest",
@@ -116,17 +105,10 @@ fn list_variants() -> Vec<Variant> {
             rules.order.deep = without(RULES.order.deep, |it| *it == part);
         });
     }
-    for (name, cut) in [
-        ("ClearResults, both", DeepCut::ClearResults),
-        ("ClearAttachments, both", DeepCut::ClearAttachments),
-        ("FoldLeastWorth, both", DeepCut::FoldLeastWorth),
-    ] {
-        add(name, &|rules| {
-            rules.order.deep = without(RULES.order.deep, |it| it.0 == cut);
-        });
-    }
+    add("FoldLeastWorth, both", &|rules| {
+        rules.order.deep = without(RULES.order.deep, |it| it.0 == DeepCut::FoldLeastWorth);
+    });
     for (name, reason) in [
-        ("a cut as the question returns", Due::QuestionReturns),
         ("a cut as a turn begins", Due::TurnBegins),
         ("a cut as the cache is cold", Due::ColdCache),
     ] {
@@ -173,9 +155,10 @@ struct Row {
 pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,
-        "\nrules: each session with all rules, and without one. Differences from all rules: needs, old and newest words in \
-         hundredths\n(newest: words of the messages behind the newest answer), cost in percent, retried, refused and invalid \
-         requests; kept: of\nthe ten newest answers' bound thinking, in hundredths. `*`: more than its spread over the seeds. \
+        "\nrules: each session with all rules, and without one. Differences from all rules: needs, old, newest and question words \
+         in\nhundredths (newest: words of the messages behind the newest answer; question: of the user's newest message), cost in \
+         percent,\nretried, refused and invalid requests; changed: of 100 requests, those that are sent in another form; kept: of\nthe \
+         ten newest answers' bound thinking, in hundredths. `*`: more than its spread over the seeds. \
          Every twelfth request\nfollows a pause, after which the cache is cold.\n"
     )?;
     let counter = TokenCounter::o200k();
@@ -241,12 +224,14 @@ fn write_table(out: &mut impl Write, variants: &[Variant], rows: &[Row]) -> io::
             needs,
             old,
             newest,
+            question,
             cached,
             cost,
+            changed: _,
         } = measure.shares();
         writeln!(
             out,
-            "all rules, {name}: needs {needs:.3}, old {old:.3}, newest {newest:.3}, cached {cached:.3}, cost {cost:.0}; \
+            "all rules, {name}: needs {needs:.3}, old {old:.3}, newest {newest:.3}, question {question:.3}, cached {cached:.3}, cost {cost:.0}; \
              retried {}, refused {}, invalid {}",
             measure.retried, measure.refused, measure.invalid
         )?;
@@ -262,19 +247,23 @@ fn write_table(out: &mut impl Write, variants: &[Variant], rows: &[Row]) -> io::
     )?;
     writeln!(
         out,
-        "{:<36} {:>7} {:>7} {:>7} {:>7} {:>7} {:>5} {:>5} {:>5} | {:>6} {:>6} {:>6} {:>6} {:>5} | {:>6} {:>7} {:>5}",
+        "{:<36} {:>7} {:>7} {:>7} {:>7} {:>8} {:>7} {:>7} {:>5} {:>5} {:>5} | {:>7} {:>6} {:>6} {:>6} {:>8} {:>6} {:>5} | {:>6} {:>7} {:>5}",
         "without",
+        "changed",
         "needs",
         "old",
         "newest",
+        "question",
         "cached",
         "cost",
         "retr",
         "ref",
         "inv",
+        "changed",
         "needs",
         "old",
         "newest",
+        "question",
         "cost",
         "ref",
         "kept",
@@ -282,12 +271,14 @@ fn write_table(out: &mut impl Write, variants: &[Variant], rows: &[Row]) -> io::
         "ref"
     )?;
     for (variant, row) in variants.iter().zip(rows).skip(1) {
-        write!(out, "{:<36}", variant.name)?;
+        let changed = 100.0 * total(row).shares().changed;
+        write!(out, "{:<36} {changed:>7.1}", variant.name)?;
         let pairs = || row.generated.iter().zip(&all.generated);
         for share in [
             |now: &Shares, was: &Shares| 100.0 * (now.needs - was.needs),
             |now: &Shares, was: &Shares| 100.0 * (now.old - was.old),
             |now: &Shares, was: &Shares| 100.0 * (now.newest - was.newest),
+            |now: &Shares, was: &Shares| 100.0 * (now.question - was.question),
             |now: &Shares, was: &Shares| 100.0 * (now.cached - was.cached),
             |now: &Shares, was: &Shares| 100.0 * (now.cost / was.cost - 1.0),
         ] {
@@ -310,10 +301,12 @@ fn write_table(out: &mut impl Write, variants: &[Variant], rows: &[Row]) -> io::
         let (now, was) = (row.recorded.shares(), all.recorded.shares());
         write!(
             out,
-            " | {:>6.1} {:>6.1} {:>6.1} {:>6.1} {:>5}",
+            " | {:>7.1} {:>6.1} {:>6.1} {:>6.1} {:>8.1} {:>6.1} {:>5}",
+            100.0 * now.changed,
             100.0 * (now.needs - was.needs),
             100.0 * (now.old - was.old),
             100.0 * (now.newest - was.newest),
+            100.0 * (now.question - was.question),
             100.0 * (now.cost / was.cost - 1.0),
             count(
                 row.recorded.refused + row.recorded.invalid,

@@ -24,7 +24,7 @@ pub(super) const SEEDS: std::ops::Range<u64> = 40..43;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Plain(Shape),
-    /// The user pastes texts between fences.
+    /// The user pastes texts between fences, some of them longer than the window.
     Pasted,
     /// Parts have a name and a priority.
     Annotated,
@@ -32,6 +32,8 @@ enum Kind {
     WideTools,
     /// Long questions, each with a few long results behind it.
     LongQuestions,
+    /// Long questions, and steps behind them that cannot get shorter: their arguments are numbers.
+    Numbers,
 }
 
 /// Generated sessions of each seed: kind, window, and formats.
@@ -46,7 +48,10 @@ const GENERATED: &[(Kind, u32, &[Format])] = &[
     (Kind::Annotated, 8_192, &[Format::Chat]),
     (Kind::WideTools, 8_192, &[Format::Chat]),
     (Kind::LongQuestions, 8_192, ALL),
+    (Kind::Numbers, 8_192, ALL),
 ];
+/// Sessions of each seed without state, so that nothing is known of their tokens.
+const WITHOUT_STATE: &[Shape] = &[Shape::Agent, Shape::OneTurn, Shape::Chat];
 const ALL: &[Format] = &[Format::Chat, Format::Messages, Format::Responses];
 
 /// Recorded sessions and windows; a name is the beginning of a file's.
@@ -88,11 +93,14 @@ impl Case {
                 cases.push(case);
             }
         }
-        // A client that comes with a long conversation, of which nothing is known.
-        let session = draw_session(Kind::Plain(Shape::Agent), seed, 8_192);
-        let mut unknown = Self::new(Some(seed), session, Format::Chat, 8_192);
-        unknown.keeps_state = false;
-        cases.push(unknown);
+        for &shape in WITHOUT_STATE {
+            let session = draw_session(Kind::Plain(shape), seed, 8_192);
+            for &format in ALL {
+                let mut unknown = Self::new(Some(seed), session.clone(), format, 8_192);
+                unknown.keeps_state = false;
+                cases.push(unknown);
+            }
+        }
         cases
     }
 
@@ -212,9 +220,30 @@ fn draw_session(kind: Kind, seed: u64, window: u32) -> Session {
                     .as_str()
                     .unwrap_or("Look at this.")
                     .to_owned();
-                let chars = random.between(2_000, window as usize);
+                let chars = if random.below(3) == 0 {
+                    random.between(2_000, 6 * window as usize)
+                } else {
+                    random.between(2_000, window as usize)
+                };
                 let pasted = write(&mut random, chars);
                 message["content"] = format!("{asked}\n\n```\n{pasted}\n```\n").into();
+            }
+        }),
+        Kind::Numbers => edit(&draw(Shape::Agent), &mut |list| {
+            let longest = 2 * window as usize;
+            let mut is_asked = false;
+            for message in list {
+                if message["role"] == "user" {
+                    let chars = random.between(longest / 4, longest);
+                    message["content"] = write(&mut random, chars).into();
+                } else if is_asked && message["tool_calls"].is_array() {
+                    // Some four tokens each.
+                    let count = random.between(window as usize / 16, window as usize / 7);
+                    let rows = (0..count).map(|_| random.between(1_000_000, 9_999_999));
+                    let rows = json!({"rows": rows.collect::<Vec<_>>()}).to_string();
+                    message["tool_calls"][0]["function"]["arguments"] = rows.into();
+                }
+                is_asked = message["role"] == "user";
             }
         }),
         Kind::LongQuestions => edit(&draw(Shape::Agent), &mut |list| {

@@ -50,8 +50,12 @@ pub(super) struct Measure {
     found_old: u64,
     newest: u64,
     newest_found: u64,
+    question: u64,
+    question_found: u64,
     prompt: u64,
     cached: u64,
+    /// Requests that are not sent as they are with all rules.
+    changed: u64,
     /// Requests that the provider refused at first, as too long.
     pub(super) retried: u64,
     /// Requests that did not fit in three attempts.
@@ -66,7 +70,10 @@ pub(super) struct Shares {
     pub(super) needs: f64,
     pub(super) old: f64,
     pub(super) newest: f64,
+    pub(super) question: f64,
     pub(super) cached: f64,
+    /// Of all requests.
+    pub(super) changed: f64,
     /// Uncached prompt tokens a request, and the cached ones at [`READ_PRICE`].
     pub(super) cost: f64,
 }
@@ -80,6 +87,9 @@ impl Measure {
         self.found_old += more.found_old;
         self.newest += more.newest;
         self.newest_found += more.newest_found;
+        self.question += more.question;
+        self.question_found += more.question_found;
+        self.changed += more.changed;
         self.prompt += more.prompt;
         self.cached += more.cached;
         self.retried += more.retried;
@@ -93,6 +103,8 @@ impl Measure {
             needs: share(self.found, self.needed),
             old: share(self.found_old, self.needed_old),
             newest: share(self.newest_found, self.newest),
+            question: share(self.question_found, self.question),
+            changed: share(self.changed, self.requests),
             cached: share(self.cached, self.prompt),
             cost: (self.prompt as f64 - (1.0 - READ_PRICE) * self.cached as f64)
                 / self.requests.max(1) as f64,
@@ -109,6 +121,10 @@ pub(super) struct MeasuredCase<'a> {
     needs: Vec<(Vec<u32>, Vec<u32>)>,
     /// For each request, the words of the messages behind the newest answer.
     newest: Vec<Vec<u32>>,
+    /// For each request, the words of the user's newest message.
+    question: Vec<Vec<u32>>,
+    /// What is sent with all rules, which are measured first: digests.
+    with_all_rules: Vec<Option<u128>>,
     words: HashMap<String, u32>,
     /// The words of entries by their digests.
     entries: HashMap<u128, Vec<u32>>,
@@ -133,7 +149,7 @@ impl<'a> MeasuredCase<'a> {
             (list(all), list(old))
         });
         let needs = needs.collect();
-        let newest = ends.map(|end| {
+        let newest = ends.clone().map(|end| {
             let fresh = said[..end]
                 .iter()
                 .rev()
@@ -143,8 +159,20 @@ impl<'a> MeasuredCase<'a> {
             let fresh: HashSet<&str> = fresh.collect();
             fresh.into_iter().map(&mut number).collect()
         });
+        let newest = newest.collect();
+        let question = ends.map(|end| {
+            let asked = said[..end].iter().rev().find(|it| it.role == "user");
+            let words: HashSet<&str> = asked
+                .iter()
+                .flat_map(|it| it.words.iter())
+                .map(String::as_str)
+                .collect();
+            words.into_iter().map(&mut number).collect()
+        });
         Self {
-            newest: newest.collect(),
+            question: question.collect(),
+            with_all_rules: Vec::new(),
+            newest,
             needs,
             words,
             entries: HashMap::new(),
@@ -154,7 +182,7 @@ impl<'a> MeasuredCase<'a> {
         }
     }
 
-    /// Runs the session.
+    /// Runs the session. The first call is with all rules.
     pub(super) fn measure(&mut self, rules: &Rules, clamps: bool) -> Measure {
         let case = self.case;
         let mut settings = case.settings.clone();
@@ -171,6 +199,7 @@ impl<'a> MeasuredCase<'a> {
         let mut knowledge = SessionKnowledge::default();
         let mut measure = Measure::default();
         let mut seen = Vec::new();
+        let mut digests = Vec::new();
         for request in 0..self.bodies.len() {
             if !case.keeps_state {
                 knowledge = SessionKnowledge::default();
@@ -182,11 +211,13 @@ impl<'a> MeasuredCase<'a> {
             let body = self.bodies[request].clone();
             let sent = self.send(&body, &policy, &mut knowledge, &mut cache, &mut measure);
             measure.requests += 1;
+            digests.push(sent.as_ref().map(|it| xxh3_128(it)));
             let Some(sent) = sent else {
                 // What is refused has no answer, and nothing of it is read.
                 measure.needed += self.needs[request].0.len() as u64;
                 measure.needed_old += self.needs[request].1.len() as u64;
                 measure.newest += self.newest[request].len() as u64;
+                measure.question += self.question[request].len() as u64;
                 continue;
             };
             let hit = cache.request(&sent);
@@ -202,6 +233,14 @@ impl<'a> MeasuredCase<'a> {
             measure.found_old += count(old);
             measure.newest += newest.len() as u64;
             measure.newest_found += count(newest);
+            measure.question += self.question[request].len() as u64;
+            measure.question_found += count(&self.question[request]);
+        }
+        if self.with_all_rules.is_empty() {
+            self.with_all_rules = digests;
+        } else {
+            let pairs = digests.iter().zip(&self.with_all_rules);
+            measure.changed = pairs.filter(|(now, was)| now != was).count() as u64;
         }
         measure
     }
