@@ -112,13 +112,13 @@ pub(crate) fn check_plan(
     let slack = 20 + 4 * knowledge.injections.records.len() as u32;
     let (now, said) = (again.report.raw_before, plan.report.raw_after);
     // A generated record may claim more characters in a round than there are, so the estimate of
-    // the plan may be off by as much. No character counts more than two tokens.
+    // the plan may be off by as much. No character counts more than three tokens.
     let claimed = knowledge
         .injections
         .records
         .iter()
         .map(|record| match record.what {
-            InjectionContent::Spoken { chars, .. } => 2 * chars,
+            InjectionContent::Spoken { chars, .. } => 3 * chars,
             _ => 0,
         });
     assert!(
