@@ -86,14 +86,25 @@ fn list_variants() -> Vec<Variant> {
         rules.order.last = &RULES.order.last[..RULES.order.last.len() - 1];
     });
     for (name, part) in [
-        ("ClearResults", (DeepCut::ClearResults, Reach::BeforeTail)),
         (
-            "ClearAttachments",
+            "ClearResults before the tail",
+            (DeepCut::ClearResults, Reach::BeforeTail),
+        ),
+        (
+            "ClearAttachments before the tail",
             (DeepCut::ClearAttachments, Reach::BeforeTail),
         ),
         (
             "FoldLeastWorth before the tail",
             (DeepCut::FoldLeastWorth, Reach::BeforeTail),
+        ),
+        (
+            "ClearResults before the newest",
+            (DeepCut::ClearResults, Reach::BeforeNewest),
+        ),
+        (
+            "ClearAttachments before the newest",
+            (DeepCut::ClearAttachments, Reach::BeforeNewest),
         ),
         (
             "FoldLeastWorth before the newest",
@@ -105,10 +116,17 @@ fn list_variants() -> Vec<Variant> {
             rules.order.deep = without(RULES.order.deep, |it| *it == part);
         });
     }
-    add("FoldLeastWorth, both", &|rules| {
-        rules.order.deep = without(RULES.order.deep, |it| it.0 == DeepCut::FoldLeastWorth);
-    });
+    for (name, cut) in [
+        ("ClearResults, both", DeepCut::ClearResults),
+        ("ClearAttachments, both", DeepCut::ClearAttachments),
+        ("FoldLeastWorth, both", DeepCut::FoldLeastWorth),
+    ] {
+        add(name, &|rules| {
+            rules.order.deep = without(RULES.order.deep, |it| it.0 == cut);
+        });
+    }
     for (name, reason) in [
+        ("a cut as the question returns", Due::QuestionReturns),
         ("a cut as a turn begins", Due::TurnBegins),
         ("a cut as the cache is cold", Due::ColdCache),
     ] {

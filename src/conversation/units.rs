@@ -229,6 +229,17 @@ pub(crate) fn find_question_before(units: &[Unit], end: usize) -> Option<usize> 
     }
 }
 
+/// The messages of the user with which the newest turn begins.
+pub(crate) fn list_newest_questions(units: &[Unit]) -> impl Iterator<Item = Range<usize>> {
+    let end = units.iter().rposition(Unit::is_user);
+    let end = end.map_or(0, |last| last + 1);
+    let is_other = |unit: &Unit| !unit.is_user() && unit.kind != UnitKind::System;
+    let begun = units[..end].iter().rposition(is_other);
+    let asked = units[begun.map_or(0, |last| last + 1)..end].iter();
+    let asked = asked.filter(|unit| unit.is_user());
+    asked.map(|unit| unit.messages.clone())
+}
+
 /// For each unit, whether it is left out if everything between the pinned start and unit `end` is removed. The question that
 /// the remaining units answer stays. Units after `end` do not change what is left out.
 pub(crate) fn list_removed_before(units: &[Unit], end: usize) -> Vec<bool> {

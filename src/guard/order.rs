@@ -2,7 +2,8 @@
 //!
 //! First come the cuts of single messages, made in every request that the guard plans; then those of whole requests, most of
 //! them only if the request is over its budget. `ClearEarly` cuts below the budget, and so does `CutDeeply` if the
-//! provider's cache is cold, or if a turn begins at a model whose reasoning is bound ([`Due`]). A conversation may have been over its budget at any time while it grew. The replay therefore tries the cuts of
+//! provider's cache is cold, if a turn begins at a model whose reasoning is bound, or if the user's newest message returns
+//! ([`Due`]). A conversation may have been over its budget at any time while it grew. The replay therefore tries the cuts of
 //! requests for each request that the conversation went through (see `fold::replay`). The answer cap is lowered last, to
 //! what is left; the budgets count on that from the start (`request::answer_cap`).
 //!
@@ -36,6 +37,8 @@ pub struct Order {
 pub enum Due {
     /// It is over its budget.
     OverBudget,
+    /// It has room for the user's newest message, which was left out: a cut of older messages makes that room.
+    QuestionReturns,
     /// It is near its budget, and a turn begins: a later cut, in the midst of the turn, would cost its reasoning.
     TurnBegins,
     /// It is near its budget, and the provider's cache is gone: a cut costs nothing now.
@@ -49,6 +52,7 @@ impl Due {
     pub const fn name(self) -> &'static str {
         match self {
             Self::OverBudget => "over budget",
+            Self::QuestionReturns => "the newest question returns",
             Self::TurnBegins => "a turn begins",
             Self::ColdCache => "cold cache",
             Self::EarlyClearing => "early clearing",
@@ -81,7 +85,8 @@ pub enum RequestCut {
     ClearEarly,
     /// Annotated texts are left out, by their priority, while the request is over its budget.
     LeaveOutTexts,
-    /// The one cut that makes room for requests to come: see [`Order::deep`].
+    /// The one cut that makes room for requests to come: see [`Order::deep`]. If the user's newest message was left out for
+    /// a step that is old now, it comes back with this cut.
     CutDeeply,
     /// The ledger is left out until the next deep cut. This is tried before the newest step gets shorter, and again once the
     /// newest question is left out, which makes a ledger.

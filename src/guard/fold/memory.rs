@@ -65,7 +65,7 @@ pub struct GuardMemory {
 
 impl GuardMemory {
     /// The message after the last one that is left out, counted without system messages; `None` if no message is left out.
-    /// Some messages before it are kept.
+    /// It moves back only if the user's newest message comes back. Some messages before it are kept.
     pub fn boundary(&self) -> Option<u32> {
         Some(self.cut.as_ref()?.folded.last()?.1)
     }

@@ -96,7 +96,7 @@ pub(in crate::guard) struct Replay<'a> {
 /// A conversation at one moment of its replay.
 ///
 /// `kept`, `visible` and `live` follow from `state` and from what is shortened. `add_unit` adds the next unit; the cuts
-/// `clear_unit`, `fold_unit` and `tighten` change all that follows from them; `leave_out_texts` and
+/// `clear_unit`, `fold_unit` and `tighten`, and `return_question`, change all that follows from them; `leave_out_texts` and
 /// `drop_reasoning` change `live` alone. `read_words` brings `visible` up to date before a cut, `drop_settled` and
 /// `open_waiting_before` the lists of `kept`.
 struct Moment {
@@ -308,9 +308,14 @@ impl Replay<'_> {
             }
             RequestCut::LeaveOutTexts => self.leave_out_texts(at, now),
             RequestCut::CutDeeply => {
-                let due = self.find_due(request, now);
-                if due.is_some() && self.make_deep_cut(request, now) && request.is_last {
-                    self.due = due;
+                let Some((due, question)) = self.find_due(request, now) else {
+                    return;
+                };
+                if let Some(question) = question {
+                    self.return_question(at, question, now);
+                }
+                if self.make_deep_cut(request, now) && request.is_last {
+                    self.due = Some(due);
                 }
             }
             RequestCut::DropLedger => self.drop_ledger(at, now),

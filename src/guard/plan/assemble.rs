@@ -252,10 +252,15 @@ fn remember_cuts(
     is_cut: bool,
 ) -> GuardMemory {
     let view = inputs.view;
+    // A question of the user that is left out may come back, so its limits are remembered too.
+    let mut limited = kept.to_vec();
+    for asked in units::list_newest_questions(view.units) {
+        limited[asked].fill(true);
+    }
     let mut memory = GuardMemory {
         basis: fit.basis,
         cut: fit.state.to_mark(view.conversation, view.units),
-        limits: fit.replay.cuts.list_limits(kept),
+        limits: fit.replay.cuts.list_limits(kept, &limited),
         planned: units::count_messages_before(view.units, view.units.len()),
         texts,
         scale: view.scale,

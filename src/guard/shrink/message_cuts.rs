@@ -95,11 +95,12 @@ impl<'a> MessageCuts<'a> {
         }
     }
 
-    /// Lists what the session is to remember of the cuts of the `kept` messages: the texts left out, and the limits.
-    pub(in crate::guard) fn list_limits(&self, kept: &[bool]) -> Vec<KeyedLimit> {
+    /// Lists what the session is to remember of the cuts of messages: the texts left out of the `kept` messages, and the
+    /// limits of the `limited` ones.
+    pub(in crate::guard) fn list_limits(&self, kept: &[bool], limited: &[bool]) -> Vec<KeyedLimit> {
         let texts = self.texts.limits_to_remember(kept);
         self.messages
-            .limits_to_remember(kept)
+            .limits_to_remember(limited)
             .chain(texts)
             .collect()
     }

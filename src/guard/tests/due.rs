@@ -1,4 +1,4 @@
-//! Why a request is cut: a conversation for each reason.
+//! Why a request is cut: a conversation for each reason. That a question returns is shown in `last_resorts.rs`.
 
 use serde_json::{Value, json};
 

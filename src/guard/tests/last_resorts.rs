@@ -1,4 +1,4 @@
-//! The last resorts: which of them takes what.
+//! The last resorts: which of them takes what, and what comes back.
 
 use serde_json::{Value, json};
 
@@ -93,24 +93,41 @@ fn a_question_stays_where_a_shorter_result_alone_would_do() {
 }
 
 #[test]
-fn a_result_stays_where_the_question_alone_would_do() {
+fn a_result_stays_where_the_question_alone_would_do_and_the_question_comes_back() {
     for format in FORMATS {
         let (question, result) = (text("QUESTION", 9_000), text("RESULT", 2_400));
-        let entries = entries(format, &question, 1_010, &result);
+        let mut entries = entries(format, &question, 1_010, &result);
         let (sent, plan) = send(format, &entries, &SessionKnowledge::default());
         assert!(
             !sent.contains(&question) && sent.contains(&result),
             "{format:?}"
         );
         assert!(plan.report.truncated.is_empty(), "{format:?}");
-        // As long as the step is the newest, the session sends the same.
-        let knowledge = SessionKnowledge {
+        let know = |plan: Plan, entries: &[Value]| SessionKnowledge {
             memory: plan.memory,
             history: plan.history,
-            sent_messages: index(format, &entries).items.len(),
+            sent_messages: index(format, entries).items.len(),
             ..SessionKnowledge::default()
         };
+        // As long as the step is the newest, the session sends the same.
+        let mut knowledge = know(plan, &entries);
         assert_eq!(send(format, &entries, &knowledge).0, sent, "{format:?}");
+        for at in 0..3 {
+            entries.extend(step(format, &format!("b{at}"), 2, &text("LATER", 300)));
+            let (sent, plan) = send(format, &entries, &knowledge);
+            if at == 0 {
+                assert_eq!(plan.report.due, Some(Due::QuestionReturns), "{format:?}");
+            }
+            assert!(
+                sent.contains(&question) && sent.contains("LATER"),
+                "{format:?} {at}"
+            );
+            let folded = plan.report.folded.expect("the large step is cut");
+            assert_eq!(folded.new, at == 0, "{format:?} {at}");
+            let alone = send(format, &entries, &SessionKnowledge::default()).0;
+            assert_eq!(sent, alone, "{format:?} {at}: without a state");
+            knowledge = know(plan, &entries);
+        }
     }
 }
 

@@ -193,7 +193,7 @@ impl Fallbacks {
     }
 
     /// Whether the first candidate was not asked yet, since its circuit is open or it asked to wait.
-    pub fn home_was_skipped(&self) -> bool {
+    pub fn first_was_skipped(&self) -> bool {
         self.rest.iter().any(|target| self.is_first(target))
     }
 

@@ -192,7 +192,7 @@ async fn ask_candidate(
         let retry_after = report_attempt(metrics, &provider, &result, end, permit, ends_later);
         let facts = CandidateFacts {
             continues_thread: request.continues_thread(),
-            named_one_waits: fallbacks.is_larger(&prepared.target) || fallbacks.home_was_skipped(),
+            named_one_waits: fallbacks.is_larger(&prepared.target) || fallbacks.first_was_skipped(),
         };
         let next = follow_attempt(end, facts);
         if next != NextCandidate::SameOrNext {

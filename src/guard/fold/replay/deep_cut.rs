@@ -191,9 +191,9 @@ impl<'a> Replay<'a> {
         excess: u32,
         now: &Moment,
     ) -> u32 {
-        if !is_sent_whole(row.clone(), now) {
+        let Some(row) = find_whole_end(row, now) else {
             return 0;
-        }
+        };
         let units = &self.view.units[row];
         let messages = units[0].messages.start..units[units.len() - 1].messages.end;
         self.cuts.messages.measure_tightening(messages, excess)
@@ -206,8 +206,8 @@ impl<'a> Replay<'a> {
         at + 1 - late.count().max(1)..=at
     }
 
-    /// Makes these units smaller by `excess` raw tokens together, if none of them is left out or cleared. `shorten` takes
-    /// messages and the excess.
+    /// Makes the last of these units, those of which nothing is cleared, smaller by `excess` raw tokens together. `shorten`
+    /// takes messages and the excess.
     pub(super) fn tighten(
         &mut self,
         row: RangeInclusive<usize>,
@@ -215,9 +215,9 @@ impl<'a> Replay<'a> {
         shorten: impl FnOnce(&mut ShortenedMessages<'a>, Range<usize>, u32) -> u32,
         now: &mut Moment,
     ) {
-        if !is_sent_whole(row.clone(), now) {
+        let Some(row) = find_whole_end(row, now) else {
             return;
-        }
+        };
         let units = &self.view.units[row.clone()];
         for unit in row.clone() {
             self.count_words(unit, false, -1, &mut now.visible);
@@ -285,8 +285,11 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// Whether none of these units is left out or cleared. A request of the replay may end at a unit that is: if the session
-/// remembers a cut that was made for a later request, such as the one that is planned again after a refusal.
-fn is_sent_whole(mut row: RangeInclusive<usize>, now: &Moment) -> bool {
-    row.all(|unit| !now.state.folded[unit] && !now.state.cleared[unit])
+/// The last of these units, as far as none is left out or cleared; `None` if the very last one is. A request of the replay
+/// may end at such a unit: if the session remembers a cut that was made for a later request, such as the one that is planned
+/// again after a refusal.
+fn find_whole_end(row: RangeInclusive<usize>, now: &Moment) -> Option<RangeInclusive<usize>> {
+    let is_whole = |unit: &usize| !now.state.folded[*unit] && !now.state.cleared[*unit];
+    let first = row.clone().rev().take_while(is_whole).last()?;
+    Some(first..=*row.end())
 }

@@ -4,19 +4,42 @@
 use super::{Moment, Replay, Request};
 use crate::guard::order::Due;
 
+/// The user's newest message that was left out, and the units between which it comes back.
+pub(super) struct ReturningQuestion {
+    pub(super) unit: usize,
+    pub(super) before: Option<usize>,
+    pub(super) after: usize,
+}
+
 impl Replay<'_> {
-    /// Why a request is cut deeply, if it is.
-    pub(super) fn find_due(&self, request: Request, now: &Moment) -> Option<Due> {
-        let at = request.at;
+    /// Why a request is cut deeply, if it is, and the question that comes back with the cut.
+    pub(super) fn find_due(
+        &self,
+        request: Request,
+        now: &Moment,
+    ) -> Option<(Due, Option<ReturningQuestion>)> {
+        let Request { at, newest, .. } = request;
         let is_near = || !self.meets(self.budgets.middle(at), now);
-        let mut reasons = self.view.policy.rules.due.iter().copied();
-        reasons.find(|reason| match reason {
-            Due::OverBudget => self.over(at, now) > 0,
-            Due::TurnBegins => self.begins_bound_turn(at) && is_near(),
-            Due::ColdCache => request.is_last && self.knowledge.is_cold && is_near(),
-            // A cut of its own: `clear_early`.
-            Due::EarlyClearing => false,
-        })
+        for &reason in self.view.policy.rules.due {
+            let is_due = match reason {
+                Due::OverBudget => self.over(at, now) > 0,
+                Due::TurnBegins => self.begins_bound_turn(at) && is_near(),
+                Due::ColdCache => request.is_last && self.knowledge.is_cold && is_near(),
+                Due::QuestionReturns => {
+                    let question = self.find_returning_question(at, newest, now);
+                    if question.is_some() {
+                        return Some((reason, question));
+                    }
+                    false
+                }
+                // A cut of its own: `clear_early`.
+                Due::EarlyClearing => false,
+            };
+            if is_due {
+                return Some((reason, None));
+            }
+        }
+        None
     }
 
     /// Whether any request of the conversation may be cut: because one is or was large enough, or because a request may be
@@ -24,7 +47,8 @@ impl Replay<'_> {
     pub(super) fn may_be_due(&self) -> bool {
         let (uncut, lowest) = (self.weights.sum_uncut(&self.note), self.budgets.lowest());
         let may_come = |reason: &Due| match reason {
-            Due::OverBudget => uncut > lowest,
+            // A question returns only after it was left out of a request that was over its budget.
+            Due::OverBudget | Due::QuestionReturns => uncut > lowest,
             Due::TurnBegins => {
                 let near = f64::from(lowest) * (1.0 + self.budgets.low_water) / 2.0;
                 !self.reasoning.is_empty() && uncut > near as u32

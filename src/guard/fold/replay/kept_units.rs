@@ -44,6 +44,8 @@ pub(super) type KeptCounts = [usize; 4];
 struct Turn {
     /// User messages that may go. A turn may hold any number of them, which are taken out one by one.
     users: BTreeSet<usize>,
+    /// User messages that are left out.
+    gone: BTreeSet<usize>,
     /// Other units that are there and not pinned.
     answers: usize,
 }
@@ -91,6 +93,8 @@ impl KeptUnits {
         let turn = &mut self.turns[newest];
         if is_user && may_go {
             turn.users.insert(at);
+        } else if is_user && !is_kept {
+            turn.gone.insert(at);
         } else if !is_user && is_kept && !unit.is_pinned {
             turn.answers += 1;
         }
@@ -194,9 +198,33 @@ impl KeptUnits {
         match kind {
             UnitKind::User => {
                 turn.users.remove(&at);
+                turn.gone.insert(at);
             }
             _ => turn.answers = turn.answers.saturating_sub(1),
         }
+    }
+
+    /// The last user message of the newest turn that is left out.
+    pub(super) fn find_gone_question(&self) -> Option<usize> {
+        self.turns.last()?.gone.last().copied()
+    }
+
+    /// Takes the user message back that [`Self::find_gone_question`] gives, between units that are there.
+    pub(super) fn return_user(&mut self, at: usize, before: Option<usize>, after: usize) {
+        self.neighbours[at] = Neighbours {
+            before,
+            after: Some(after),
+        };
+        if let Some(before) = before {
+            self.neighbours[before].after = Some(at);
+        }
+        self.neighbours[after].before = Some(at);
+        for units in [&mut self.unpinned, &mut self.open] {
+            units.insert(units.partition_point(|&unit| unit < at), at);
+        }
+        let turn = &mut self.turns[self.turn_of[at]];
+        turn.users.insert(at);
+        turn.gone.remove(&at);
     }
 
     /// Whether a unit is of the turn that began last.

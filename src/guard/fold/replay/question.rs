@@ -1,8 +1,8 @@
-//! The user's newest message: when it is left out.
+//! The user's newest message: when it is left out, and when it comes back.
 
 use std::cmp::Reverse;
 
-use super::{Moment, Replay};
+use super::{Moment, Replay, due::ReturningQuestion};
 use crate::{
     conversation::units::{Unit, UnitKind},
     guard::fold::cut_state::CutState,
@@ -10,7 +10,7 @@ use crate::{
 
 impl Replay<'_> {
     /// Leaves the user's newest message out, if it takes much of the room and the newest step cannot get smaller. A short
-    /// message stays. If the request is then over its
+    /// message stays, since a message that is left out comes back only with a later cut. If the request is then over its
     /// budget, the proxy gives up what it adds.
     pub(super) fn fold_newest_question(&mut self, at: usize, newest: usize, now: &mut Moment) {
         let asked = self.list_long_questions(at, newest, now);
@@ -67,5 +67,80 @@ impl Replay<'_> {
 
     pub(super) fn is_newest_question(&self, unit: usize, now: &Moment) -> bool {
         self.view.units[unit].kind == UnitKind::User && now.kept.is_of_newest_turn(unit)
+    }
+
+    /// Finds the user's newest message that was left out because of one large step, if the request has room for it next to
+    /// its newest step and a cut of older units makes that room. That cut follows, so that what was sent before changes with
+    /// a cut only.
+    pub(super) fn find_returning_question(
+        &self,
+        at: usize,
+        newest: usize,
+        now: &Moment,
+    ) -> Option<ReturningQuestion> {
+        let question = self.find_question_with_room(at, newest, now)?;
+        let sent = self
+            .sent_now(now)
+            .saturating_add(self.weights.of_whole_unit(question.unit));
+        let goal = self.budgets.goal(at, self.find_low_water(at));
+        let is_due = sent > self.budgets.budget_with_tolerance(at)
+            && self.can_free((at, newest), sent, goal, now);
+        is_due.then_some(question)
+    }
+
+    /// Takes a question back into what is sent.
+    pub(super) fn return_question(
+        &mut self,
+        at: usize,
+        question: ReturningQuestion,
+        now: &mut Moment,
+    ) {
+        let ReturningQuestion {
+            unit,
+            before,
+            after,
+        } = question;
+        now.live = now.live.saturating_add(self.weights.of_whole_unit(unit));
+        self.read_words(at, now);
+        // No state remembers whether it was cleared.
+        (now.state.folded[unit], now.state.cleared[unit]) = (false, false);
+        self.count_words(unit, false, 1, &mut now.visible);
+        now.kept.return_user(unit, before, after);
+        self.note.set_folded(&now.state.folded);
+    }
+
+    /// The last message of the user that was left out of the newest turn, with the units before and after it, if it may be
+    /// between these and fits next to the newest step. A message with annotated texts never comes back: the session does not
+    /// remember which of them were left out of a message that is gone, so a replica without the state could find another
+    /// cut.
+    fn find_question_with_room(
+        &self,
+        at: usize,
+        newest: usize,
+        now: &Moment,
+    ) -> Option<ReturningQuestion> {
+        let all = self.view.units;
+        let unit = now.kept.find_gone_question()?;
+        let conversation = self.view.conversation;
+        let mut messages = all[unit].messages.clone();
+        let is_annotated = messages.any(|at| !conversation.annotations_of(at).is_empty());
+        if unit < self.note.begins || unit >= newest || is_annotated {
+            return None;
+        }
+        let step = (newest..=at).map(|unit| self.weights.of_unit(unit, &now.state));
+        let step = step.chain([self.weights.of_whole_unit(unit)]);
+        let note = self.note.weigh(self.note.most_of_ledger(&now.state));
+        if step.fold(note, u32::saturating_add) > self.budgets.room(at) {
+            return None;
+        }
+        let stands = |&it: &usize| !now.state.folded[it] && all[it].kind != UnitKind::System;
+        let before = (self.view.count_pinned()..unit).rev().find(stands);
+        let after = (unit + 1..=at).find(stands)?;
+        let may_return = self.turn_rules.may_return(before, unit, Some(after));
+        may_return.then_some(ReturningQuestion {
+            unit,
+            before,
+            after,
+        })
     }
 }

@@ -79,6 +79,11 @@ impl UnitWeights {
         }
     }
 
+    /// Raw tokens of a unit of which nothing is cleared.
+    pub(super) fn of_whole_unit(&self, at: usize) -> u32 {
+        self.whole[at]
+    }
+
     /// Raw tokens of what stays if unit `at` is left out.
     pub(super) fn of_bound(&self, at: usize) -> u32 {
         self.bound[at]
