@@ -124,8 +124,8 @@ impl Fallbacks {
         if targets.is_empty() {
             targets = all;
         }
-        let home_url = targets.first().map(base_url);
-        targets.retain(|it| !needs_client_credentials(it) || Some(base_url(it)) == home_url);
+        let first_url = targets.first().map(base_url);
+        targets.retain(|it| !needs_client_credentials(it) || Some(base_url(it)) == first_url);
         if request.continues_thread() {
             // Only the provider of the answer before has the thread.
             let last = session.and_then(|session| last_answering_model(&session.inherited));

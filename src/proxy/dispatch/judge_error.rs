@@ -66,10 +66,10 @@ const ERROR_RULES: [Rule; 14] = [
     find_thinking,
     find_overflow,
     find_drop,
-    find_wordless_bytes,
+    find_bytes_without_reason,
     find_request_limit,
     find_markers,
-    find_wordless,
+    find_no_reason,
     find_filling,
     find_additions,
     find_unknown,
@@ -173,7 +173,7 @@ fn find_drop(case: &ErrorCase<'_>) -> Option<Refusal> {
 }
 
 /// A 413 without a word is about bytes.
-fn find_wordless_bytes(case: &ErrorCase<'_>) -> Option<Refusal> {
+fn find_bytes_without_reason(case: &ErrorCase<'_>) -> Option<Refusal> {
     let is_large = case.status == StatusCode::PAYLOAD_TOO_LARGE;
     let refused = is_large && case.verdict == OverflowVerdict::WithoutReason;
     refused.then_some(Refusal::OverSize(SizeRefusal::Bytes))
@@ -191,7 +191,7 @@ fn find_markers(case: &ErrorCase<'_>) -> Option<Refusal> {
     (may_refuse && is_unclear).then_some(Refusal::Markers)
 }
 
-fn find_wordless(case: &ErrorCase<'_>) -> Option<Refusal> {
+fn find_no_reason(case: &ErrorCase<'_>) -> Option<Refusal> {
     (case.verdict == OverflowVerdict::WithoutReason).then_some(Refusal::WithoutReason)
 }
 

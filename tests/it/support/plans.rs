@@ -112,13 +112,14 @@ pub(crate) fn check_plan(
     let slack = 20 + 4 * knowledge.injections.records.len() as u32;
     let (now, said) = (again.report.raw_before, plan.report.raw_after);
     // A generated record may claim more characters in a round than there are, so the estimate of
-    // the plan may be off by as much. No character counts more than three tokens.
+    // the plan may be off by as much.
+    let most = policy.token_weights().max_char_weight();
     let claimed = knowledge
         .injections
         .records
         .iter()
         .map(|record| match record.what {
-            InjectionContent::Spoken { chars, .. } => 3 * chars,
+            InjectionContent::Spoken { chars, .. } => (f64::from(chars) * most).ceil() as u32,
             _ => 0,
         });
     assert!(
