@@ -2,11 +2,7 @@
 
 mod catalogue;
 
-use std::{
-    io::{self, Write},
-    path::Path,
-    sync::{Arc, Mutex},
-};
+use std::path::Path;
 
 use http::Method;
 use plimsoll::{
@@ -15,10 +11,11 @@ use plimsoll::{
     provider::{Registry, WindowSource, model_lists::ModelListError},
 };
 use serde_json::Value;
+use tracing::Level;
 
 use super::support::{
     COMPLETION, ProviderStep, ProxyBuilder, ReceivedRequest, SECRET, ScriptedProvider, answer,
-    model_with_window, send_bytes, within_time,
+    log::ThreadLog, model_with_window, send_bytes, within_time,
 };
 
 const LIST: &str = r#"{"object":"list","data":[{"id":"org/m","context_length":4096,"max_input_tokens":4000},{"id":"plain"}]}"#;
@@ -191,42 +188,20 @@ async fn the_models_command_asks_providers_at_once() {
     );
 }
 
-/// The lines of a log.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn an_unknown_window_is_logged_once() {
     let up = ScriptedProvider::start_answering(|_| vec![answer("200 OK", "", LIST)]).await;
     let registry = Registry::new(&settings(&up, Path::new("nowhere"))).unwrap();
-    crate::support::log::every_line_is_wanted();
-    let lines = Lines::default();
-    let writer = lines.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_ansi(false)
-        .with_writer(move || writer.clone())
-        .finish();
-    tracing::subscriber::with_default(subscriber, || {
-        registry.resolve_target("up/only-looked-at", None).unwrap();
-        for _ in 0..3 {
-            registry.choose_candidates("up/plain", None).unwrap();
-            registry
-                .choose_candidates("simulated/plimsoll-8k", None)
-                .unwrap();
-        }
-    });
-    let said = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
-    assert_eq!(said.lines().count(), 1, "{said}");
+    let log = ThreadLog::begin(Level::INFO);
+    registry.resolve_target("up/only-looked-at", None).unwrap();
+    for _ in 0..3 {
+        registry.choose_candidates("up/plain", None).unwrap();
+        registry
+            .choose_candidates("simulated/plimsoll-8k", None)
+            .unwrap();
+    }
+    let [line] = log.lines().try_into().expect("one line");
+    let said = line["message"].as_str().unwrap();
     let name = r#"the window of "up/plain" is unknown, so 96000 tokens are assumed; set context_length in [models."up/plain"]"#;
     assert!(said.contains(name), "{said}");
 }

@@ -1,13 +1,10 @@
 //! Stores that fail.
 
-use std::{
-    io::{self, Write},
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{io, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use tracing::Level;
 
 use super::{find, hints::hint, save, sessions_in, tenant, turns};
 use crate::{
@@ -17,6 +14,7 @@ use crate::{
         tests::fixture::{assistant, conversation},
     },
     store::{FoundState, Page, SessionRow, SharedValues, StateKey, StateToSave, Store, StoreError},
+    support::log::ThreadLog,
 };
 
 /// A store that is down, never answers, or answers with something else.
@@ -128,29 +126,13 @@ async fn a_request_continues_if_the_store_fails() {
     }
 }
 
-#[derive(Clone, Default)]
-pub(super) struct Lines(pub(super) Arc<Mutex<Vec<u8>>>);
-
-impl Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn the_log_says_why_a_store_fails() {
-    let lines = Lines::default();
-    let writer = lines.clone();
-    let log = tracing_subscriber::fmt().with_writer(move || writer.clone());
-    let _log = tracing::subscriber::set_default(log.with_ansi(false).finish());
+    let log = ThreadLog::begin(Level::WARN);
     let sessions = sessions_in(Arc::new(Broken::Down));
     let inherited = find(&sessions, &turns(2)).await;
     let state = inherited.begin_generation();
     assert!(!save(&sessions, &inherited, &state, &assistant("a")).await);
-    let log = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let log = log.text();
     assert_eq!(log.matches("disk is full").count(), 2, "{log}");
 }

@@ -1,11 +1,12 @@
 //! States and commands of a newer release, as when replicas of two releases share a store.
 
 use bytes::Bytes;
+use tracing::Level;
 
-use super::{broken::Lines, hints::hint, *};
+use super::{hints::hint, *};
 use crate::{
     store::{Page, SessionRow},
-    support::{log::every_line_is_wanted, store::memory_store},
+    support::{log::ThreadLog, store::memory_store},
 };
 
 /// The same bytes with the next version.
@@ -39,11 +40,7 @@ async fn begun_by_newer(sessions: &Sessions) -> SessionId {
 
 #[tokio::test]
 async fn a_state_of_a_newer_release_is_left_alone_and_the_log_says_so_once() {
-    every_line_is_wanted();
-    let lines = Lines::default();
-    let writer = lines.clone();
-    let log = tracing_subscriber::fmt().with_writer(move || writer.clone());
-    let _log = tracing::subscriber::set_default(log.with_ansi(false).finish());
+    let log = ThreadLog::begin(Level::WARN);
     let sessions = sessions_in(memory_store());
     let id = begun_by_newer(&sessions).await;
     let before = row(&sessions, id).await;
@@ -63,8 +60,8 @@ async fn a_state_of_a_newer_release_is_left_alone_and_the_log_says_so_once() {
     assert_eq!(all, [before]);
     // What was not stored is no failure of the store: other sessions go on.
     assert!(!find(&sessions, &[user("else")]).await.save_failed);
-    let log = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
-    assert_eq!(log.matches("WARN").count(), 1, "{log}");
+    let log = log.text();
+    assert_eq!(log.lines().count(), 1, "{log}");
     let why = "it has version 15 of a newer release";
     assert!(log.contains(why), "{log}");
 }

@@ -1,39 +1,18 @@
-use std::{
-    io::{self, Write},
-    sync::{Arc, Mutex},
-};
+use std::io;
 
 use http::{Method, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
+use tracing::Level;
 
 use super::RequestRecord;
-use crate::wire::whole_body;
-
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+use crate::{support::log::ThreadLog, wire::whole_body};
 
 fn logged(run: impl FnOnce()) -> serde_json::Value {
-    let lines = Lines::default();
-    let writer = lines.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .json()
-        .flatten_event(true)
-        .with_writer(move || writer.clone())
-        .finish();
-    tracing::subscriber::with_default(subscriber, run);
-    let line = lines.0.lock().unwrap().clone();
-    serde_json::from_slice(&line).expect("one line")
+    let log = ThreadLog::begin(Level::INFO);
+    run();
+    let [line] = log.lines().try_into().expect("one line");
+    line
 }
 
 #[test]

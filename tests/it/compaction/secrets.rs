@@ -1,43 +1,13 @@
 //! No text of a summary or of its messages in the log or the metrics.
 
-use std::{
-    io::{self, Write},
-    sync::{Arc, Mutex},
-};
+use tracing::Level;
 
 use super::{Pair, agent_past_threshold, bad, good_summary, wait_for_summary};
-use crate::support::{ModelReply, log::every_line_is_wanted, wait_until};
-
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Log {
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-    }
-}
+use crate::support::{ModelReply, log::ThreadLog, wait_until};
 
 #[tokio::test]
 async fn the_log_of_summaries_has_no_text() {
-    every_line_is_wanted();
-    let log = Log::default();
-    let writer = log.clone();
-    let lines = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_ansi(false)
-        .with_writer(move || writer.clone())
-        .finish();
-    let _guard = tracing::subscriber::set_default(lines);
+    let log = ThreadLog::begin(Level::TRACE);
     let pair = Pair::new(|heard, nth| match nth {
         0 => good_summary(heard, nth),
         1 => ModelReply::text("The keel is of secret oak."),
@@ -58,7 +28,7 @@ async fn the_log_of_summaries_has_no_text() {
     };
     wait_until(|| told("was summarised") == 1 && told("summary failed") >= 4).await;
     let text = log.text();
-    for word in ["replaced_tokens=", "calls=1", "ms="] {
+    for word in [r#""replaced_tokens":"#, r#""calls":1"#, r#""ms":"#] {
         assert!(text.contains(word), "{word}");
     }
     let metrics = proxy.client().get("/metrics").await;

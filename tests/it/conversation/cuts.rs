@@ -1,58 +1,11 @@
 //! Cuts over sockets: the provider's requests, the client's headers and the log.
 
-use std::{
-    io,
-    sync::{Arc, Mutex},
-};
-
 use plimsoll::guard::profile::find_profile;
 use serde_json::{Value, json};
-use tracing::subscriber::DefaultGuard;
+use tracing::Level;
 
 use super::{Talk, completion_of, header, proxy_before, user};
-use crate::support::{ReceivedRequest, ScriptedProvider, log::every_line_is_wanted, strict};
-
-/// The log of this thread, on which the test's proxy runs too.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Log {
-    fn begin() -> (Self, DefaultGuard) {
-        every_line_is_wanted();
-        let log = Self::default();
-        let writer = log.clone();
-        let lines = tracing_subscriber::fmt()
-            .json()
-            .with_max_level(tracing::Level::WARN)
-            .with_writer(move || writer.clone())
-            .finish();
-        (log, tracing::subscriber::set_default(lines))
-    }
-
-    /// The fields of all lines whose message contains these words.
-    fn lines(&self, words: &str) -> Vec<Value> {
-        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
-        let lines = text.lines().map(|line| {
-            let line: Value = serde_json::from_str(line).unwrap();
-            assert_eq!(line["level"], "WARN");
-            line["fields"].clone()
-        });
-        lines
-            .filter(|line| line["message"].as_str().unwrap().contains(words))
-            .collect()
-    }
-}
+use crate::support::{ReceivedRequest, ScriptedProvider, log::ThreadLog, strict};
 
 fn call(id: &str, tool: &str) -> Value {
     let function = json!({"name": tool, "arguments": "{}"});
@@ -70,7 +23,7 @@ fn messages(seen: &ReceivedRequest) -> Vec<Value> {
 
 #[tokio::test]
 async fn a_big_result_is_truncated_and_logged_once() {
-    let (log, _guard) = Log::begin();
+    let log = ThreadLog::begin(Level::WARN);
     let up = ScriptedProvider::start_answering(|_| vec![completion_of("hi", Some(2_000))]).await;
     let proxy = proxy_before(&up, 128_000).start().await;
     let mut talk = Talk::new(&proxy);
@@ -99,7 +52,7 @@ async fn a_big_result_is_truncated_and_logged_once() {
     );
     assert!(count > text.len() - 5_000 && count < text.len());
 
-    let lines = log.lines("was truncated");
+    let lines = log.lines_with("was truncated");
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert_eq!(lines[0]["tool"], "read_file");
     assert_eq!(lines[0]["before_chars"], text.len());
@@ -113,12 +66,12 @@ async fn a_big_result_is_truncated_and_logged_once() {
     let second = talk.ask().await;
     assert_eq!(header(&second, "actions"), "truncated=1");
     assert_eq!(messages(&up.last_request())[2], sent[2]);
-    assert_eq!(log.lines("was truncated").len(), 1);
+    assert_eq!(log.lines_with("was truncated").len(), 1);
 }
 
 #[tokio::test]
 async fn a_long_history_is_folded_at_a_few_places() {
-    let (log, _guard) = Log::begin();
+    let log = ThreadLog::begin(Level::WARN);
     // Roughly a quarter of the body's bytes.
     let up = ScriptedProvider::start_answering(|seen| {
         let used = u32::try_from(seen.body.len() / 4).unwrap();
@@ -183,7 +136,7 @@ async fn a_long_history_is_folded_at_a_few_places() {
         (last, dropped) = (sent, now);
     }
     assert!((3..12).contains(&cuts), "{cuts} cuts");
-    let lines = log.lines("was folded");
+    let lines = log.lines_with("was folded");
     assert_eq!(lines.len(), cuts);
     for line in lines {
         assert!(line["messages"].as_u64().unwrap() > 0);
@@ -198,7 +151,7 @@ async fn a_long_history_is_folded_at_a_few_places() {
 
 #[tokio::test]
 async fn old_tool_rounds_are_cleared_seldom_and_each_clear_is_logged() {
-    let (log, _guard) = Log::begin();
+    let log = ThreadLog::begin(Level::WARN);
     let up = ScriptedProvider::start_answering(|_| vec![completion_of("hi", None)]).await;
     let proxy = proxy_before(&up, 16_384).set(|config| config.guard.clear.at = Some(0.6));
     let proxy = proxy.start().await;
@@ -238,7 +191,7 @@ async fn old_tool_rounds_are_cleared_seldom_and_each_clear_is_logged() {
         (last, cleared) = (sent, now);
     }
     assert!((2..6).contains(&clears), "{clears} times");
-    let lines = log.lines("were cleared");
+    let lines = log.lines_with("were cleared");
     assert_eq!(lines.len(), clears);
     for line in lines {
         assert_eq!(line["due"], "early clearing");
