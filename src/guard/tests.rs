@@ -16,11 +16,12 @@ use bytes::Bytes;
 use super::*;
 use crate::{
     config::GuardConfig,
-    conversation::{Conversation, edit::Edits},
+    conversation::{Author, Conversation, edit::Edits, units::split_units},
     format::chat::index_body,
     guard::{
+        fold::cut_state::CutState,
         grammar::outline::OutlineItem,
-        inject::injections::Injections,
+        inject::injections::{InjectionRecord, Injections},
         plan::assemble::lint_plan,
         request::{
             estimate::{Calibration, TokenScale},
@@ -106,6 +107,46 @@ fn a_request_over_its_budget_behind_a_course_is_no_new_cut() {
     assert!(second.report.over_budget, "{:?}", second.report);
     assert!(!second.report.folded.unwrap().new);
     assert_eq!(second.memory.cut, first.memory.cut);
+}
+
+/// A round behind the task already separates it from the user's next message: no other word of the model comes between.
+#[test]
+fn no_word_of_the_model_is_added_before_a_round() {
+    let says = |role| serde_json::json!({"role": role, "content": role});
+    let messages = ["user", "user", "assistant", "user", "assistant", "user"].map(says);
+    let body = serde_json::json!({"messages": messages}).to_string();
+    let conversation = index_body(Bytes::from(body)).unwrap();
+    let settings = GuardConfig::default();
+    let policy = policy(&settings);
+    let sent_roles = |records| {
+        let mut knowledge = SessionKnowledge {
+            injections: Injections {
+                records,
+                ..Injections::default()
+            },
+            sent_messages: 6,
+            ..SessionKnowledge::default()
+        };
+        knowledge.memory = plan(&conversation, &policy, &knowledge).memory;
+        // The first answer and the second question are left out.
+        let units = split_units(&conversation);
+        let mut state = CutState::new(units.len());
+        state.folded[2..4].fill(true);
+        knowledge.memory.cut = state.to_mark(&conversation, &units);
+        knowledge.memory.alternates = Some(true);
+        let plan = plan(&conversation, &policy, &knowledge);
+        assert_eq!(plan.report.stood_back, None);
+        let sent = index_body(plan.edits.apply(&conversation.body).to_bytes()).unwrap();
+        sent.items.iter().map(|it| it.author).collect::<Vec<_>>()
+    };
+    let (user, model) = (Author::User, Author::Model);
+    assert_eq!(sent_roles(Vec::new()), [user, model, user, model, user]);
+    let round = InjectionRecord {
+        place: 1,
+        what: crate::support::made::block_round(),
+    };
+    let with_round = [user, model, user, user, model, user];
+    assert_eq!(sent_roles(vec![round]), with_round);
 }
 
 /// The test takes minutes where each pinned message looks back over all pinned messages before it.

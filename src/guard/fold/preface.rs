@@ -5,6 +5,7 @@ use crate::{
     conversation::{Author, Content, NewItems, edit::Edits, units::UnitKind},
     guard::{
         grammar::{message_order::MessageOrder, outline::OutlineItem},
+        inject::placed_injections::PlacedInjections,
         request::view::RequestView,
     },
     json::text,
@@ -31,13 +32,14 @@ pub(in crate::guard) struct AppliedFold {
 /// entry for each unit. If `is_always_sent`, then the preface is inserted even if nothing is removed.
 pub(in crate::guard) fn apply_fold(
     view: RequestView<'_>,
+    injected: &PlacedInjections<'_>,
     folded: &[bool],
     preface: &str,
     is_always_sent: bool,
 ) -> AppliedFold {
     let mut removed = RemovedUnits::from_fold(view, folded);
     let place = if removed.has_any() || is_always_sent {
-        removed.choose_place()
+        removed.choose_place(injected)
     } else {
         PrefacePlace::default()
     };
@@ -107,7 +109,7 @@ impl<'a> RemovedUnits<'a> {
         last_pinned.map_or(0, |unit| self.view.units[unit].unbound_messages().end)
     }
 
-    fn choose_place(&self) -> PrefacePlace {
+    fn choose_place(&self, injected: &PlacedInjections<'_>) -> PrefacePlace {
         let strict = self.view.policy.profile.adjacent_users == Acceptance::No;
         let units = self.view.units;
         let last_pinned = self.pinned.checked_sub(1).map(|unit| &units[unit]);
@@ -116,8 +118,11 @@ impl<'a> RemovedUnits<'a> {
         let mut kept = (self.pinned..units.len()).filter(|&unit| !self.removed[unit]);
         let tail = kept.find(|&unit| units[unit].kind != UnitKind::System);
         let tail_is_user = tail.is_some_and(|unit| units[unit].kind == UnitKind::User);
-        // If nothing is removed, then two user messages in a row come from the client, and are not separated.
-        let parts_users = tail_is_user && self.has_any();
+        let is_answered = |before: usize| injected.answers_behind(before, |at| !self.messages[at]);
+        let before = self.count_messages_before_preface().checked_sub(1);
+        // If nothing is removed, then two user messages in a row come from the client, and are not separated. A tool round
+        // behind the pinned start begins with an answer, which separates them.
+        let parts_users = tail_is_user && self.has_any() && !before.is_some_and(is_answered);
         let takes_text = |at: &usize| {
             matches!(
                 self.view.item(*at).content,

@@ -188,6 +188,25 @@ impl<'a> PlacedInjections<'a> {
         self.places.iter().filter_map(|it| it.answer).collect()
     }
 
+    /// Whether what is injected directly behind message `before` begins with an answer. `is_sent`: whether a message is sent.
+    /// Nothing is injected before one that is not.
+    pub(in crate::guard) fn answers_behind(
+        &self,
+        before: usize,
+        is_sent: impl Fn(usize) -> bool,
+    ) -> bool {
+        let records = self.places.iter().find(|it| it.before == before);
+        records.is_some_and(
+            |PlacedRecords {
+                 answer, between, ..
+             }| {
+                let mut items = between.prompts.items.iter().chain(&between.turns.items);
+                let first = items.next().map(|item| item.role(self.view.conversation));
+                first == Some(Author::Model) && answer.is_none_or(is_sent)
+            },
+        )
+    }
+
     /// Lists the records that are sent if these messages are `kept`.
     pub(in crate::guard) fn list_sent_records(&self, kept: &[bool]) -> Vec<SentChange> {
         let mut sent = Vec::new();

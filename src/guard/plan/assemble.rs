@@ -33,6 +33,7 @@ pub(in crate::guard) struct PlanInputs<'a> {
     pub(in crate::guard) view: RequestView<'a>,
     pub(in crate::guard) measured: &'a MeasuredRequest<'a>,
     pub(in crate::guard) knowledge: &'a SessionKnowledge,
+    pub(in crate::guard) injected: &'a PlacedInjections<'a>,
 }
 
 /// A request with the edits of all cuts.
@@ -77,6 +78,7 @@ impl<'a> CutRequest<'a> {
             view,
             measured,
             knowledge,
+            injected,
         } = inputs;
         let note = &fit.replay.note;
         let (preface, ledger) = note.write_preface(&fit.state);
@@ -85,7 +87,13 @@ impl<'a> CutRequest<'a> {
             prefaced: has_preface,
             mut edits,
             order,
-        } = preface::apply_fold(view, &fit.state.folded, &preface, note.is_always_sent());
+        } = preface::apply_fold(
+            view,
+            injected,
+            &fit.state.folded,
+            &preface,
+            note.is_always_sent(),
+        );
         edits.merge(measured.tools.edits.clone());
         let (texts, messages) = (&fit.replay.cuts.texts, &fit.replay.cuts.messages);
         let mut kept = vec![false; messages.tokens.len()];
@@ -129,9 +137,12 @@ impl<'a> CutRequest<'a> {
 
     /// Digests what these edits change in what was sent before, and puts the records back. Reasoning that the changes make
     /// stale is left out.
-    pub(in crate::guard) fn seal(mut self, injected: &PlacedInjections<'_>) -> SealedRequest<'a> {
+    pub(in crate::guard) fn seal(mut self) -> SealedRequest<'a> {
         let PlanInputs {
-            view, knowledge, ..
+            view,
+            knowledge,
+            injected,
+            ..
         } = self.inputs;
         let (kept, is_cut) = (&self.kept, self.is_cut);
         let tools = injected.sent_tools(kept, is_cut);
@@ -175,6 +186,7 @@ impl SealedRequest<'_> {
             view,
             measured,
             knowledge,
+            ..
         } = inputs;
         let (stale, counted) = fit.replay.stale_tokens(&fit.state, history.epoch);
         let raw_after = fit.replay.sent_tokens(&fit.state, cut.ledger);

@@ -191,10 +191,9 @@ fn plan_with_tools(
         view,
         measured: &measured,
         knowledge,
+        injected: &injected,
     };
-    CutRequest::make_edits(inputs, fit)
-        .seal(&injected)
-        .into_plan()
+    CutRequest::make_edits(inputs, fit).seal().into_plan()
 }
 
 /// The units of the conversation, or why the guard stands back.
