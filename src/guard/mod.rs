@@ -1,4 +1,4 @@
-//! Keeps a conversation inside its window: `(conversation, policy, recall) -> plan`.
+//! Keeps a conversation inside its window: `(conversation, policy, knowledge) -> plan`.
 //!
 //! [`plan`] makes the cuts of `rules::RULES`, puts injected messages back at their places, and lowers the answer cap to
 //! what is left.

@@ -23,13 +23,13 @@ pub struct Order {
     pub of_session: &'static [MessageCut],
     /// Tried for each request of the replay.
     pub requests: &'static [RequestCut],
-    /// The last resorts. If one of them is enough alone, the first such one is made, else all in turn until the request
-    /// fits. None cuts more than the request needs, except for results that
-    /// led to the newest step, which are cut to the goal of a deep cut.
-    pub last: &'static [RequestCut],
-    /// The parts of a deep cut. Each cuts down to its goal; the last one cuts only as much as the request needs. With
-    /// `guard.order = "oldest"`, the last one is the only one.
+    /// The parts of a deep cut ([`RequestCut::CutDeeply`]). Each cuts down to its goal; the last one cuts only as much as the
+    /// request needs. With `guard.order = "oldest"`, the last one is the only one.
     pub deep: &'static [(DeepCut, Reach)],
+    /// The last resorts, made after all of these. If one of them is enough alone, the first such one is made, else all in
+    /// turn until the request fits. None cuts more than the request needs, except for results that led to the newest step,
+    /// which are cut to the goal of a deep cut.
+    pub last: &'static [RequestCut],
 }
 
 /// Why a request is cut.
@@ -37,7 +37,8 @@ pub struct Order {
 pub enum Due {
     /// It is over its budget.
     OverBudget,
-    /// It has room for the user's newest message, which was left out: a cut of older messages makes that room.
+    /// The user's newest message was left out. It fits next to the newest step once older units are cut, and comes back
+    /// with that cut only.
     QuestionReturns,
     /// It is near its budget, and a turn begins: a later cut, in the midst of the turn, would cost its reasoning.
     TurnBegins,
@@ -125,7 +126,7 @@ pub enum DeepCut {
     ClearAttachments,
     /// Units are left out (evicted), first those that are worth least for each token: whose words are in other units too.
     FoldLeastWorth,
-    /// The last resort: units are left out, oldest first, until the request is within its budget.
+    /// Units are left out, oldest first, until the request is within its budget.
     FoldOldest,
 }
 

@@ -25,13 +25,6 @@ pub const RULES: Rules = Rules {
             RequestCut::LeaveOutTexts,
             RequestCut::CutDeeply,
         ],
-        last: &[
-            RequestCut::DropLedger,
-            RequestCut::ShortenNewestStep,
-            RequestCut::ShortenNewestAttachments,
-            RequestCut::FoldNewestQuestion,
-            RequestCut::DropLedger,
-        ],
         deep: &[
             (ClearResults, BeforeTail),
             (ClearAttachments, BeforeTail),
@@ -40,6 +33,13 @@ pub const RULES: Rules = Rules {
             (ClearAttachments, BeforeNewest),
             (FoldLeastWorth, BeforeNewest),
             (FoldOldest, BeforeNewest),
+        ],
+        last: &[
+            RequestCut::DropLedger,
+            RequestCut::ShortenNewestStep,
+            RequestCut::ShortenNewestAttachments,
+            RequestCut::FoldNewestQuestion,
+            RequestCut::DropLedger,
         ],
     },
     due: &[

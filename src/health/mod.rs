@@ -1,7 +1,7 @@
 //! Context health: the reported usage, judged by the window and the limits, as a level.
 //!
 //! Health is never guessed: without usage there are no numbers, and the level is `unknown`. An assumed window gives no
-//! hard utilisation and no critical level. No I/O and no clock here.
+//! hard utilisation, and no critical level but where the provider says that an answer filled the window. No I/O and no clock here.
 
 use http::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
@@ -68,7 +68,7 @@ pub fn assess_health(
 }
 
 impl Health {
-    /// A level from [`assess_health`], with its ratios.
+    /// A level that was judged after an answer, with its ratios.
     pub fn from_level(
         level: HealthLevel,
         prompt_tokens: Option<u32>,

@@ -56,7 +56,7 @@ pub(super) struct Pipeline {
     /// Sums up what the client gets, if nothing is rewritten.
     summarizer: ResponseSummarizer,
     /// Decompresses a copy of a compressed stream, which passes as it is.
-    decoder: Option<Decoder>,
+    copy_decoder: Option<Decoder>,
     /// What the client has, if nothing is rewritten.
     passed: SentEvents,
     /// Bytes of the incomplete event that went out already.
@@ -124,7 +124,7 @@ impl Pipeline {
             splitter: SseSplitter::new(MAX_EVENT),
             reader: AnswerReader::new(format),
             summarizer: ResponseSummarizer::default(),
-            decoder,
+            copy_decoder: decoder,
             passed: SentEvents::default(),
             sent: 0,
             looked_at_from: 0,
@@ -136,7 +136,7 @@ impl Pipeline {
 
     /// Whether text of the proxy can be inserted into the bytes.
     pub(super) fn can_insert(&self) -> bool {
-        self.decoder.is_none()
+        self.copy_decoder.is_none()
     }
 
     /// What the client has of the response, in whole events.
@@ -193,7 +193,7 @@ impl Pipeline {
     }
 
     pub(super) fn push(&mut self, chunk: Bytes, out: &mut VecDeque<PipelineOutput>) {
-        let Some(decoder) = &mut self.decoder else {
+        let Some(decoder) = &mut self.copy_decoder else {
             return self.read_chunk(chunk, out);
         };
         // A decompressed copy is only read.
@@ -314,7 +314,7 @@ impl Pipeline {
         }
         let ends = !self.is_for_proxy() && !std::mem::replace(&mut self.ended, true);
         if let (Some(rewriter), true) = (&mut self.rewriter, ends) {
-            rewriter.settle_answer(&mut self.ready);
+            rewriter.release_all(&mut self.ready);
         }
         // The event may lack its blank line, and other bytes follow.
         if !last.pieces.is_empty() && (self.is_for_proxy() || !self.ready.is_empty()) {
@@ -324,7 +324,7 @@ impl Pipeline {
         if ends {
             last.pieces.push_back(PipelineOutput::End);
         }
-        pieces.retain(|piece| self.decoder.is_none() || *piece == PipelineOutput::End);
+        pieces.retain(|piece| self.copy_decoder.is_none() || *piece == PipelineOutput::End);
         out.append(&mut pieces);
     }
 }

@@ -44,7 +44,7 @@ struct StreamRelay {
     format: Format,
     source: Body,
     /// Decompresses the stream itself, if something in it may change.
-    decoder: Option<Decoder>,
+    stream_decoder: Option<Decoder>,
     pipeline: Pipeline,
     /// `None` after the end, and where nothing is done there.
     driver: Option<Box<dyn AnswerDriver>>,
@@ -75,20 +75,20 @@ pub fn stream_answer(
 ) -> Response<Body> {
     let (mut head, source) = answer.into_parts();
     let mut copy_decoder = Decoder::from_headers(&head.headers);
-    let decoder = copy_decoder.take_if(|decoder| options.has_edits() && decoder.can_read());
+    let stream_decoder = copy_decoder.take_if(|decoder| options.has_edits() && decoder.can_read());
     head.headers.remove(CONTENT_LENGTH);
     let footer = options.footer;
     for name in footer.trailers {
         head.headers.append(TRAILER, HeaderValue::from_static(name));
     }
-    if decoder.is_some() {
+    if stream_decoder.is_some() {
         head.headers.remove(CONTENT_ENCODING);
     }
     // Boxed: it is moved with every event.
     let relay = Box::new(StreamRelay {
         format: options.format,
         source,
-        decoder,
+        stream_decoder,
         pipeline: Pipeline::new(options, copy_decoder),
         driver,
         out: VecDeque::new(),
@@ -163,7 +163,7 @@ impl StreamRelay {
             let Ok(chunk) = frame.into_data() else {
                 continue;
             };
-            let Some(decoder) = &mut self.decoder else {
+            let Some(decoder) = &mut self.stream_decoder else {
                 return Some(Ok(chunk));
             };
             let text = decoder.push(chunk).map(Bytes::from);
@@ -189,7 +189,7 @@ impl StreamRelay {
             Some(answer) if answer.status().is_success() => {
                 self.pipeline.set_left_out(driver.left_out_tokens());
                 let (head, source) = answer.into_parts();
-                self.decoder = Decoder::from_headers(&head.headers);
+                self.stream_decoder = Decoder::from_headers(&head.headers);
                 self.source = source;
                 self.phase = Phase::Streaming;
             }

@@ -1,8 +1,8 @@
 //! Sessions: a conversation followed over its requests, found again by the digests of its messages.
 //!
 //! [`Sessions::inherit_session`] gives a request the state of the generation that it continues, and
-//! [`Sessions::save_state`] stores the new state before the end of the response is released. If the store fails, the
-//! request goes on without a state. No tenant reaches another tenant's state, not even with an identical conversation.
+//! [`Sessions::save_state`] stores the new state before the end of the response is released, or gives up when the time for
+//! it is over. If the store fails, the request goes on without a state. No tenant reaches another tenant's state, not even with an identical conversation.
 
 use std::{
     collections::HashMap,

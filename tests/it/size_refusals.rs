@@ -2,9 +2,11 @@
 //! without the oldest messages.
 
 use serde_json::{Value, json};
+use tracing::Level;
 
 use crate::support::{
-    ClientAnswer, ReceivedRequest, RunningProxy, ScriptedProvider, answer, model_with_window,
+    ClientAnswer, ReceivedRequest, RunningProxy, ScriptedProvider, answer, log::ThreadLog,
+    model_with_window,
 };
 
 const GOOD: &str = r#"{"id":"1","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"ok"},"finish_reason":"stop"}],"usage":{"prompt_tokens":900,"completion_tokens":1,"total_tokens":901}}"#;
@@ -48,6 +50,7 @@ async fn a_413_without_a_word_is_about_bytes() {
     let proxy = proxy_before(&up).await;
     let mut messages: Vec<Value> = (0..30).flat_map(turn_in_chat).collect();
     messages.push(json!({"role": "user", "content": "And now?"}));
+    let log = ThreadLog::begin(Level::WARN);
     let got = ask(&proxy, "/v1/chat/completions", &messages).await;
     assert_eq!(
         (got.status.as_u16(), attempts(&got)),
@@ -55,6 +58,7 @@ async fn a_413_without_a_word_is_about_bytes() {
         "{}",
         got.text()
     );
+    assert_eq!(log.lines_with("were cleared").len(), 1, "{}", log.text());
     let listed = proxy.client().get("/v1/models/m").await.json();
     assert_eq!(listed["max_input_tokens"], Value::Null, "{listed}");
 }

@@ -153,8 +153,8 @@ impl AnswerRewriter {
     }
 
     /// Decides what is undecided, since nothing more comes, and releases all held events.
-    pub fn settle_answer(&mut self, ready: &mut VecDeque<Bytes>) {
-        with_any!(self, rewriter => rewriter.settle_answer(ready))
+    pub fn release_all(&mut self, ready: &mut VecDeque<Bytes>) {
+        with_any!(self, rewriter => rewriter.release_all(ready))
     }
 
     /// Takes the next answer in one piece; `None` if it cannot be read.

@@ -108,7 +108,7 @@ impl<A: BlockAnswer> FormatRewriter<A> {
         let is_last = event.answer.is_last();
         let is_finish = event.answer.find_finish().is_some();
         if is_last || is_finish || (A::IS_LIST && event.answer.has_error()) {
-            self.settle_answer(ready);
+            self.release_all(ready);
             // Some providers give no reason why an answer ended.
             let is_over = is_finish || (is_last && self.current.finish.is_none());
             self.for_proxy = is_over && self.current.is_for_proxy();
@@ -127,13 +127,13 @@ impl<A: BlockAnswer> FormatRewriter<A> {
         let held: usize = self.held.iter().map(|held| held.raw.len()).sum();
         if held > MAX_HELD {
             self.current.blocks.keep_texts();
-            self.settle_answer(ready);
+            self.release_all(ready);
         }
         EventAction::Hold
     }
 
     /// Decides what is undecided, since nothing more comes, and releases all held events.
-    pub(super) fn settle_answer(&mut self, ready: &mut VecDeque<Bytes>) {
+    pub(super) fn release_all(&mut self, ready: &mut VecDeque<Bytes>) {
         self.current.settle(&mut self.held);
         self.release_held(ready);
     }

@@ -200,9 +200,10 @@ pub struct SessionKnowledge {
     /// All reasoning made before the answer to this request is left out for this reason, whatever the session knows: the
     /// provider refused it, or another provider made the newest of it.
     pub leaves_out_reasoning: Option<LeftOut>,
-    /// The places of answers whose reasoning is left out, though the epoch alone would keep it: another provider has sealed
-    /// it, or, at a target that binds reasoning, the target has refused it while older reasoning is kept. Places as in [`crate::guard::request::answer_place::AnswerPlace`].
-    pub unusable: Vec<Range<u32>>,
+    /// The places of answers whose reasoning is left out, though the epoch alone would keep it, each with the reason: another
+    /// provider has sealed it (foreign), or the target, which binds reasoning, has refused it while older reasoning is kept.
+    /// Places as in [`crate::guard::request::answer_place::AnswerPlace`].
+    pub unusable: Vec<(Range<u32>, LeftOut)>,
 }
 
 impl SessionKnowledge {
@@ -243,8 +244,8 @@ impl SessionKnowledge {
     /// How short the session has its tool definitions; `None` if they are whole, or were cut for another window.
     pub(in crate::guard) fn tool_brevity(&self, policy: &Policy<'_>) -> Option<ToolBrevity> {
         let memory = self.kept_memory();
-        let is_bound = CutBasis::from_policy(policy) == memory.basis;
-        memory.tool_brevity().filter(|_| is_bound)
+        let has_same_basis = CutBasis::from_policy(policy) == memory.basis;
+        memory.tool_brevity().filter(|_| has_same_basis)
     }
 
     pub(in crate::guard) fn limits(&self, policy: &Policy<'_>) -> SessionLimits<'_> {

@@ -46,7 +46,7 @@ use crate::{
         order::{Due, RequestCut},
         request::{estimate::sum_tokens, measured_request::MeasuredRequest, view::RequestView},
         shrink::{
-            clearing::{self, Clearing},
+            clearing::{self, Clearing, RecentUnits},
             message_cuts::MessageCuts,
             priority::removable_texts::{RemovableText, RemovableTexts},
             shortened_messages::ShortenedMessages,
@@ -89,7 +89,8 @@ pub(in crate::guard) struct Replay<'a> {
     vocabulary: Vocabulary,
     /// A request was over its budget before any deep cut: tool definitions get shorter with it, if they may.
     pub(in crate::guard) shortens_tools: bool,
-    /// Why the request that is planned is cut. `None`: what is missing was cut for an earlier request of the conversation.
+    /// Why the request that is planned is cut, also where it is over its budget and nothing can go. `None`: what is missing was
+    /// cut for an earlier request of the conversation.
     pub(in crate::guard) due: Option<Due>,
 }
 
@@ -97,8 +98,8 @@ pub(in crate::guard) struct Replay<'a> {
 ///
 /// `kept`, `visible` and `live` follow from `state` and from what is shortened. `add_unit` adds the next unit; the cuts
 /// `clear_unit`, `fold_unit` and `tighten`, and `return_question`, change all that follows from them; `leave_out_texts` and
-/// `drop_reasoning` change `live` alone. `read_words` brings `visible` up to date before a cut, `drop_settled` and
-/// `open_waiting_before` the lists of `kept`.
+/// `drop_reasoning` change `live` alone. `read_words` brings `visible` up to date before a cut after which the words of the
+/// ledger are chosen, `drop_settled` and `open_waiting_before` the lists of `kept`.
 struct Moment {
     state: CutState,
     kept: KeptUnits,
@@ -109,8 +110,17 @@ struct Moment {
     asked: Option<usize>,
     /// The words of the ledger are not chosen yet since the last cut.
     ledger_is_due: bool,
-    /// The counts at which a cut found nothing that could go. While they are the same, no cut looks again.
-    stuck: Option<KeptCounts>,
+    /// At what a cut found nothing that could go. While that is the same, no cut looks again.
+    stuck: Option<CutLimits>,
+}
+
+/// On what it depends whether a cut that is needed can free anything.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct CutLimits {
+    counts: KeptCounts,
+    /// [`Moment::asked`].
+    asked: Option<usize>,
+    recent: Option<RecentUnits>,
 }
 
 /// A request of the replay.
@@ -160,7 +170,6 @@ pub(in crate::guard) fn replay_conversation<'a>(
         due: None,
         cuts,
     };
-    replay.prepare_clearing();
     let state = replay.run(basis, begun);
     let budget = raw(measured.budgets.current_budget().uncut_tokens());
     ReplayedConversation {
@@ -223,6 +232,7 @@ impl Replay<'_> {
 
     /// Replays the requests whose cuts are not known.
     fn run(&mut self, basis: CutBasis, begun: Option<usize>) -> CutState {
+        self.prepare_clearing();
         let pinned = self.view.count_pinned();
         let units = self.view.units;
         let (state, from) = self.take_up_cuts(basis, begun);
@@ -301,8 +311,8 @@ impl Replay<'_> {
                 self.shortens_tools |= excess > 0 && now.state.is_before_deep_cuts();
             }
             RequestCut::ClearEarly => {
-                let is_first = request.is_last && self.due.is_none();
-                if self.clear_early(at, newest, now) && is_first {
+                let lacks_reason = request.is_last && self.due.is_none();
+                if self.clear_early(at, newest, now) && lacks_reason {
                     self.due = Some(Due::EarlyClearing);
                 }
             }
@@ -314,7 +324,9 @@ impl Replay<'_> {
                 if let Some(question) = question {
                     self.return_question(at, question, now);
                 }
-                if self.make_deep_cut(request, now) && request.is_last {
+                // A request that earlier cuts brought within its budget was over it.
+                let was_over = self.due == Some(Due::OverBudget) && due != Due::QuestionReturns;
+                if self.make_deep_cut(request, now) && request.is_last && !was_over {
                     self.due = Some(due);
                 }
             }

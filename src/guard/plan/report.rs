@@ -58,7 +58,7 @@ pub struct Report {
     /// Old tool results, arguments and images that became placeholders. They are not in `truncated`.
     pub cleared: Option<Cleared>,
     pub folded: Option<FoldReport>,
-    /// Why the request is cut, if it is cut anew.
+    /// Why the request is cut, if it is cut anew, or is over its budget and nothing can go.
     pub due: Option<Due>,
     /// The number of the course whose preface stands in the request.
     pub course: Option<u32>,

@@ -131,6 +131,27 @@ fn a_result_stays_where_the_question_alone_would_do_and_the_question_comes_back(
     }
 }
 
+/// Without the question, two messages of the model would follow one another: the call without a result stays.
+#[test]
+fn a_question_stays_where_no_answer_could_take_its_place() {
+    let (question, result) = (text("QUESTION", 9_000), text("RESULT", 6_000));
+    let mut entries = vec![says("user", "TASK")];
+    entries.extend(step(Format::Chat, "b", 1, "").drain(..1));
+    entries.push(says("user", &question));
+    entries.extend(step(Format::Chat, "a", 1_010, &result));
+    let conversation = index(Format::Chat, &entries);
+    let mut settings = GuardConfig::counted_by_characters();
+    settings.clear.enabled = false;
+    let plan = plan(
+        &conversation,
+        &policy(&settings),
+        &SessionKnowledge::default(),
+    );
+    assert_eq!(plan.report.stood_back, None);
+    let sent = String::from_utf8(apply_plan(&conversation, &plan).to_vec()).unwrap();
+    assert!(sent.contains(&question) && !sent.contains(&result));
+}
+
 /// A long text beside a question must not take the question with it.
 #[test]
 fn a_short_question_stays_where_a_long_text_beside_it_goes() {

@@ -14,7 +14,7 @@ use super::{
     fallbacks::Fallbacks,
     next_step::{Remedy, RemedyFacts, list_remedies},
     overflow_retry::{
-        Guesses, learn_from_guesses, overflow_answer, refit_after_guess, refit_after_overflow,
+        Guesses, answer_refusal, learn_from_guesses, refit_after_guess, refit_after_overflow,
         refit_to_request_limit, refit_to_size,
     },
     past_refusals::PastRefusals,
@@ -55,7 +55,7 @@ pub(in crate::proxy) async fn attempt_request(
     let mut attempt = Attempt::begin(request, prepared);
     let reply = loop {
         let reply = send_once(request, prepared, attempt.extras, calls).await?;
-        attempt.note_stale(request, prepared, &reply);
+        attempt.note_gap(request, prepared, &reply);
         let tries_drop = attempt.past.tries_drop();
         let has_fallback = fallbacks.as_ref().is_some_and(|all| all.has_more());
         let found = find_refusal(request, prepared, reply, tries_drop, has_fallback);
@@ -124,7 +124,7 @@ impl Attempt {
     }
 
     /// Notes where thinking that does not fit begins, if the first refusal of thinking names the place.
-    fn note_stale(
+    fn note_gap(
         &mut self,
         request: &ClientRequest,
         prepared: &ProviderRequest,
@@ -132,7 +132,7 @@ impl Attempt {
     ) {
         if self.past.first_of_thinking().is_none() {
             let headers = reply.answer.headers();
-            self.thinking.note_stale(request, prepared, headers);
+            self.thinking.note_gap(request, prepared, headers);
         }
     }
 
@@ -148,7 +148,7 @@ impl Attempt {
     ) -> Option<ProviderReply> {
         let format = request.parsed.format;
         if request.continues_thread() {
-            return Some(overflow_answer(format, prepared, reply, &refusal));
+            return Some(answer_refusal(format, prepared, reply, &refusal));
         }
         let refusal = self.past.reinterpret(refusal);
         let facts = self.collect_facts(request, prepared, &refusal);
@@ -168,7 +168,7 @@ impl Attempt {
             self.keep_reply(&refusal, reply);
             None
         } else {
-            Some(overflow_answer(format, prepared, reply, &refusal))
+            Some(answer_refusal(format, prepared, reply, &refusal))
         };
         self.past.note(refusal, made);
         answer
@@ -187,7 +187,7 @@ impl Attempt {
             extras: self.extras,
             has_additions: prepared.has_additions(),
             is_guarded: planned.is_some_and(PlannedRequest::is_guarded),
-            names_stale: self.thinking.names_stale(),
+            names_gap: self.thinking.names_gap(),
             thinking: thinking.unwrap_or_default(),
         }
     }
@@ -231,7 +231,7 @@ impl Attempt {
             Remedy::FillAnswers
             | Remedy::AskToDrop
             | Remedy::RenameDrop
-            | Remedy::LeaveStaleThinkingOut
+            | Remedy::LeaveGapOut
             | Remedy::LeaveThinkingOut
             | Remedy::SwitchThinkingOff => {
                 let thinking = &self.thinking;

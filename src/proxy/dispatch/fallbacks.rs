@@ -9,14 +9,15 @@ use std::time::Instant;
 use crate::{
     compaction::CompactionStep,
     config::{Auth, GuardConfig},
+    guard::Report,
     http::tasks::run_beside_tasks,
     provider::{ModelCandidates, Target, retry::RetryBudget},
     proxy::{
         ClientRequest, FollowedConversation, PlannedRequest,
         outgoing::{RequestHead, find_lesson_scope},
         plan::{
-            begin_compaction, is_same_model, last_answering_model, note_plan, plan_request,
-            target_model, wants_larger_model,
+            begin_compaction, is_same_model, last_answering_model, log_cuts, note_plan,
+            plan_request, target_model, wants_larger_model,
         },
     },
 };
@@ -34,8 +35,24 @@ pub struct ProviderRequest {
 }
 
 impl ProviderRequest {
-    /// Replaces the plan, and notes the new one for the log.
+    /// Replaces the plan: notes the new one for the log, and logs the cuts that the one before did not make.
     pub fn set_plan(&mut self, followed: FollowedConversation<'_>, planned: PlannedRequest) {
+        let before = self.planned.as_deref().map(|it| it.plan.report.clone());
+        self.replace_plan(followed, planned, &before.unwrap_or_default());
+    }
+
+    fn replace_plan(
+        &mut self,
+        followed: FollowedConversation<'_>,
+        planned: PlannedRequest,
+        before: &Report,
+    ) {
+        log_cuts(followed.session.inherited.session, &planned, before);
+        self.restore_plan(followed, planned);
+    }
+
+    /// Replaces the plan by one that was set before.
+    pub fn restore_plan(&mut self, followed: FollowedConversation<'_>, planned: PlannedRequest) {
         note_plan(followed.session, &planned);
         self.planned = Some(Box::new(planned));
     }
@@ -49,7 +66,8 @@ impl ProviderRequest {
         if let Some(followed) = request.followed_conversation()
             && let Some(planned) = self.planned.take()
         {
-            self.set_plan(followed, change(followed, *planned));
+            let before = planned.plan.report.clone();
+            self.replace_plan(followed, change(followed, *planned), &before);
         }
     }
 

@@ -50,7 +50,7 @@ pub(super) enum Remedy {
     /// Asks by the other name of the member.
     RenameDrop,
     /// Leaves out the thinking from the first block on that does not fit.
-    LeaveStaleThinkingOut,
+    LeaveGapOut,
     /// Leaves out all thinking.
     LeaveThinkingOut,
     /// Switches thinking off until the running turn ends.
@@ -94,7 +94,7 @@ pub(super) struct RemedyFacts {
     /// The guard may change the conversation.
     pub(super) is_guarded: bool,
     /// The first refusal of thinking named the first block that does not fit.
-    pub(super) names_stale: bool,
+    pub(super) names_gap: bool,
     /// Set after a refusal of thinking.
     pub(super) thinking: ThinkingFacts,
 }
@@ -170,8 +170,8 @@ fn list_for_thinking(
 fn list_without_thinking(past: &PastRefusals, facts: &RemedyFacts) -> Vec<Remedy> {
     if !facts.is_guarded || past.has_made(LeaveThinkingOut) {
         Vec::new()
-    } else if facts.names_stale && !past.has_made(LeaveStaleThinkingOut) {
-        vec![LeaveStaleThinkingOut]
+    } else if facts.names_gap && !past.has_made(LeaveGapOut) {
+        vec![LeaveGapOut]
     } else {
         vec![LeaveThinkingOut]
     }

@@ -40,8 +40,8 @@ use crate::{
     proxy::{
         App, ClientRequest, ProviderRequest,
         plan::{
-            clear_old_media, fit_to_request_limit, halve_request, log_cuts, lower_cap,
-            refit_request, refit_to_required, remeasure_for_target,
+            clear_old_media, fit_to_request_limit, halve_request, lower_cap, refit_request,
+            refit_to_required, remeasure_for_target,
         },
     },
     wire::Body,
@@ -167,7 +167,6 @@ pub(super) fn refit_after_overflow(
         return false;
     };
     let refit = smaller.refits;
-    log_cuts(followed.session.inherited.session, &smaller);
     prepared.set_plan(followed, smaller);
     let target = &prepared.target;
     tracing::warn!(
@@ -208,7 +207,6 @@ pub(super) fn refit_after_guess(
     let Some(smaller) = smaller else {
         return false;
     };
-    log_cuts(followed.session.inherited.session, &smaller);
     guesses.refused.push(refused);
     prepared.target = guessed;
     prepared.set_plan(followed, smaller);
@@ -297,7 +295,7 @@ pub(super) fn learn_from_guesses(
 }
 
 /// The answer if no smaller request helps: an overflow in the words that the clients of the format look for.
-pub(super) fn overflow_answer(
+pub(super) fn answer_refusal(
     format: Format,
     prepared: &ProviderRequest,
     reply: ProviderReply,

@@ -36,7 +36,7 @@ use crate::{
     provider::thinking_refusal::{ThinkingRefusal, read_stale_entry},
     proxy::{
         ClientRequest, ProviderRequest,
-        plan::{find_stale_places, plan_without_reasoning, plan_without_stale, target_model},
+        plan::{find_reasoning_gap, plan_without_gap, plan_without_reasoning, target_model},
     },
     session::ReasoningMemory,
 };
@@ -47,7 +47,7 @@ pub(super) struct ThinkingRemedy {
     /// The answer for the client if nothing helps.
     first: Option<ProviderReply>,
     /// The places of the answers with thinking that does not fit, if the refusal named the first such block.
-    stale: Option<Range<u32>>,
+    gap: Option<Range<u32>>,
 }
 
 impl ThinkingRemedy {
@@ -74,7 +74,7 @@ impl ThinkingRemedy {
     }
 
     /// Notes where the thinking that does not fit begins, if the answer names the place.
-    pub(super) fn note_stale(
+    pub(super) fn note_gap(
         &mut self,
         request: &ClientRequest,
         prepared: &ProviderRequest,
@@ -82,15 +82,15 @@ impl ThinkingRemedy {
     ) {
         let entry = read_stale_entry(headers).zip(request.followed_conversation());
         let planned = entry.zip(prepared.planned.as_deref());
-        self.stale = planned.and_then(|((entry, followed), planned)| {
+        self.gap = planned.and_then(|((entry, followed), planned)| {
             let first = followed.conversation.find_entry(entry)?;
-            find_stale_places(followed, planned, first)
+            find_reasoning_gap(followed, planned, first)
         });
     }
 
     /// Whether the refusal named the first block that does not fit.
-    pub(super) const fn names_stale(&self) -> bool {
-        self.stale.is_some()
+    pub(super) const fn names_gap(&self) -> bool {
+        self.gap.is_some()
     }
 
     /// Changes the request, or its extras. Returns whether the changed request may be accepted.
@@ -123,13 +123,13 @@ impl ThinkingRemedy {
                 extras.thinking_off = true;
                 "with thinking off until this turn ends"
             }
-            Remedy::LeaveStaleThinkingOut => {
-                let Some(stale) = self.stale.clone() else {
+            Remedy::LeaveGapOut => {
+                let Some(gap) = self.gap.clone() else {
                     return false;
                 };
                 extras.drop_by = None;
                 prepared.change_plan(request, |followed, planned| {
-                    plan_without_stale(followed, planned, stale)
+                    plan_without_gap(followed, planned, gap)
                 });
                 "without the thinking that does not fit"
             }
@@ -174,7 +174,7 @@ impl ThinkingRemedy {
         let accepted = reply.answer.status().is_success() && !past.gave_up_on_thinking();
         let refused = past.first_of_thinking();
         let left_all_out = past.has_made(Remedy::LeaveThinkingOut);
-        let left_out = left_all_out || past.has_made(Remedy::LeaveStaleThinkingOut);
+        let left_out = left_all_out || past.has_made(Remedy::LeaveGapOut);
         let result = match refused {
             _ if !accepted => "unhealed",
             _ if left_out => "left_out",
@@ -212,11 +212,11 @@ impl ThinkingRemedy {
                 let (inherited, model) = (&session.inherited, target_model(&prepared.target));
                 let lessons = &request.app.reasoning;
                 lessons.note_lesson(inherited.session, model, planned.reasoning);
-                let stale = self.stale.clone().filter(|_| !left_all_out);
-                if let Some(stale) = stale
+                let gap = self.gap.clone().filter(|_| !left_all_out);
+                if let Some(gap) = gap
                     && inherited.lineage.stores_state()
                 {
-                    lessons.note_left_out_places(inherited.session, &inherited.lineage, stale);
+                    lessons.note_left_out_places(inherited.session, &inherited.lineage, gap);
                 }
             }
         }

@@ -14,10 +14,7 @@ use super::{
 use crate::{
     http::tasks::run_beside_tasks,
     provider::{Window, overflow::Overflow},
-    proxy::{
-        ClientRequest, PlannedRequest, ProviderRequest,
-        plan::{halve_texts, log_cuts},
-    },
+    proxy::{ClientRequest, PlannedRequest, ProviderRequest, plan::halve_texts},
 };
 
 /// About how often a body is searched for parts of a wording.
@@ -67,9 +64,8 @@ impl UnknownRefusal {
         refused.by_one_host |= !learnt.is_known_to_another_session(&key, SystemTime::now());
         guesses.refused.push(refused);
         fallbacks.budget.count_attempt();
-        log_cuts(followed.session.inherited.session, &smaller);
         wording.clone_into(&mut self.wording);
-        self.refused = prepared.planned.take();
+        self.refused = prepared.planned.clone();
         prepared.set_plan(followed, smaller);
         true
     }
@@ -98,7 +94,7 @@ impl UnknownRefusal {
         guesses.refused.clear();
         self.warn_of_wording(request, prepared);
         if let Some(followed) = request.followed_conversation() {
-            prepared.set_plan(followed, *refused);
+            prepared.restore_plan(followed, *refused);
         }
         self.first.take()
     }

@@ -5,11 +5,7 @@
 use super::fallbacks::look_up_window;
 use crate::{
     provider::Target,
-    proxy::{
-        ClientRequest, ProviderRequest,
-        outgoing::find_plain_scope,
-        plan::{log_cuts, plan_request},
-    },
+    proxy::{ClientRequest, ProviderRequest, outgoing::find_plain_scope, plan::plan_request},
 };
 
 /// Learns that the account does not have the beta, and plans the request for the window without it. Returns whether there is
@@ -36,7 +32,6 @@ pub(super) fn plan_without_window_beta(
     if let Some((followed, planned)) = request.followed_conversation().zip(planned) {
         let (target, compaction) = (prepared.target.clone(), planned.compaction.clone());
         let planned = plan_request(followed, &target, first.unwrap_or(&target), compaction);
-        log_cuts(followed.session.inherited.session, &planned);
         prepared.set_plan(followed, planned);
     }
     prepared.head.added_window_betas(&prepared.target) == 0

@@ -116,14 +116,15 @@ pub fn plan_request(
             begins_anew.then_some(LeftOut::Foreign)
         },
         unusable: if is_bound {
-            app.reasoning
-                .find_left_out_places(inherited.session, &inherited.lineage)
-                .into_iter()
-                .collect()
+            let gap = app
+                .reasoning
+                .find_left_out_places(inherited.session, &inherited.lineage);
+            gap.map(|gap| (gap, LeftOut::Refused)).into_iter().collect()
         } else {
-            foreign.places
+            let places = foreign.places.into_iter();
+            places.map(|places| (places, LeftOut::Foreign)).collect()
         },
-        ..recall_for_target(app, inherited, target)
+        ..knowledge_for_target(app, inherited, target)
     };
     let rules = recovery_rules(session, target);
     let begin_recovery = |rules| RecoveryStep::begin(conversation, inherited, &policy, rules, mode);
@@ -292,9 +293,9 @@ pub fn plan_without_reasoning(
     replan_request(followed, planned)
 }
 
-/// Finds the places of all answers from the item `first` on. Returns `None` if `first` is no place in the request as it is
-/// sent, or if the session has left out reasoning in this way before.
-pub fn find_stale_places(
+/// Finds the gap: the places of all answers from the item `first` on, whose reasoning the provider refuses. Returns `None` if
+/// `first` is no place in the request as it is sent, or if the session has a gap already.
+pub fn find_reasoning_gap(
     followed: FollowedConversation<'_>,
     planned: &PlannedRequest,
     first: usize,
@@ -309,18 +310,18 @@ pub fn find_stale_places(
     }
     let before = conversation.items.get(..first)?.iter();
     let before = before.filter(|item| !item.author.is_system()).count() as u32;
-    let stale = before..planned.plan.answer.place;
-    (!stale.is_empty()).then_some(stale)
+    let gap = before..planned.plan.answer.place;
+    (!gap.is_empty()).then_some(gap)
 }
 
-/// Plans without the reasoning of the answers in `stale`. Reasoning before them is kept.
-pub fn plan_without_stale(
+/// Plans without the reasoning of the answers in the gap. Reasoning before it is kept.
+pub fn plan_without_gap(
     followed: FollowedConversation<'_>,
     mut planned: PlannedRequest,
-    stale: Range<u32>,
+    gap: Range<u32>,
 ) -> PlannedRequest {
     planned.reasoning.is_bound = true;
-    planned.knowledge.unusable = vec![stale];
+    planned.knowledge.unusable = vec![(gap, LeftOut::Refused)];
     replan_request(followed, planned)
 }
 
@@ -395,7 +396,11 @@ fn level_limits(
 }
 
 /// The guard's memory of earlier requests. A calibration holds for one model: another model begins anew.
-fn recall_for_target(app: &App, inherited: &InheritedSession, target: &Target) -> SessionKnowledge {
+fn knowledge_for_target(
+    app: &App,
+    inherited: &InheritedSession,
+    target: &Target,
+) -> SessionKnowledge {
     let mut knowledge = inherited.to_knowledge();
     if !is_same_model(inherited, target) {
         let (provider, model) = (&target.provider.name, &target.model);

@@ -1,7 +1,9 @@
 //! Log lines of a plan: one for each new cut, and one for each action of recovery.
 
+use std::collections::HashSet;
+
 use crate::{
-    guard::{self, Due, Shortening},
+    guard::{self, Due, Report, Shortening, TruncationReport},
     proxy::{GuardMode, PlannedRequest, SessionContext},
     relay::ModelAnswer,
     session::SessionId,
@@ -33,7 +35,7 @@ pub fn note_plan(session: &SessionContext, planned: &PlannedRequest) {
 
 /// Logs the new cuts and the new actions of recovery in a plan. To be called for the plan that is sent.
 pub fn log_plan(session: SessionId, planned: &PlannedRequest) {
-    log_cuts(session, planned);
+    log_cuts(session, planned, &Report::default());
     if planned.mode == GuardMode::Guard {
         for action in planned.recovery.action_words() {
             tracing::info!(%session, action, "recovery: {action}");
@@ -50,15 +52,20 @@ pub fn log_plan(session: SessionId, planned: &PlannedRequest) {
     }
 }
 
-/// Logs each cut that is new with this request.
-pub fn log_cuts(session: SessionId, planned: &PlannedRequest) {
+/// Logs each cut that is new with this request and not among those of `logged`, an earlier plan of the request.
+pub fn log_cuts(session: SessionId, planned: &PlannedRequest, logged: &Report) {
     let report = &planned.plan.report;
     if planned.mode != GuardMode::Guard {
         return;
     }
     let due = report.due.map(Due::name);
-    log_texts(session, planned);
-    let mut cuts = report.truncated.iter().filter(|cut| cut.new);
+    if report.texts != logged.texts {
+        log_texts(session, planned);
+    }
+    let known = logged.truncated.iter().map(|cut| (cut.message, cut.after));
+    let known: HashSet<(usize, usize)> = known.collect();
+    let is_new = |cut: &&TruncationReport| cut.new && !known.contains(&(cut.message, cut.after));
+    let mut cuts = report.truncated.iter().filter(is_new);
     for cut in cuts.by_ref().take(LOGGED_CUTS) {
         let tool = if cut.tool.is_empty() {
             "a tool"
@@ -76,14 +83,16 @@ pub fn log_cuts(session: SessionId, planned: &PlannedRequest) {
     if more > 0 {
         tracing::warn!(%session, more, "{more} more results and calls were truncated");
     }
-    if let Some(short) = report.short_tools.filter(|short| short.new) {
+    let new_tools = report.short_tools.filter(|short| short.new);
+    if let Some(short) = new_tools.filter(|short| logged.short_tools != Some(*short)) {
         let (tools, tokens) = (short.tools, short.tokens);
         tracing::warn!(
             %session, tools, estimated_tokens = tokens, budget_tokens = report.budget.tokens,
             "tool definitions were shortened: {tools} tools, about {tokens} tokens in all"
         );
     }
-    if let Some(cleared) = report.cleared.as_ref().filter(|cleared| cleared.new) {
+    let new_cleared = report.cleared.as_ref().filter(|cleared| cleared.new);
+    if let Some(cleared) = new_cleared.filter(|it| logged.cleared.as_ref() != Some(*it)) {
         let (results, inputs, media) = (cleared.results, cleared.inputs, cleared.media);
         tracing::warn!(
             %session, results, inputs, media, due, estimated_tokens = cleared.tokens,
@@ -93,7 +102,9 @@ pub fn log_cuts(session: SessionId, planned: &PlannedRequest) {
         );
     }
     // The fold of a new course is logged with the course.
-    let is_new_fold = |folded: &guard::FoldReport| folded.new && !planned.recovery.begins_course();
+    let is_new_fold = |folded: &guard::FoldReport| {
+        folded.new && logged.folded != Some(*folded) && !planned.recovery.begins_course()
+    };
     if let Some(folded) = report.folded.filter(is_new_fold) {
         let (messages, tokens) = (folded.messages, folded.tokens);
         let (kept, came) = (folded.kept, folded.came);

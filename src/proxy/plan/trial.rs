@@ -45,7 +45,7 @@ pub(super) fn find_best_trial(
 ) -> Option<Trial> {
     let policy = planned.build_policy(&followed.session.app);
     let session = followed.session.inherited.session;
-    let mut recall = planned.knowledge.clone();
+    let mut knowledge = planned.knowledge.clone();
     let mut best: Option<Trial> = None;
     let mut fault = None;
     for (kept, keeps_summary) in ORDER_OF_SACRIFICE {
@@ -56,11 +56,11 @@ pub(super) fn find_best_trial(
         if !is_new || !keeps_summary && summary.is_none() {
             continue;
         }
-        recall.injections = Injections {
+        knowledge.injections = Injections {
             summary: summary.filter(|_| keeps_summary),
             ..recovery.collect_injections(followed.conversation)
         };
-        let plan = || guard::plan(followed.conversation, &policy, &recall);
+        let plan = || guard::plan(followed.conversation, &policy, &knowledge);
         let plan = run_planning(followed, 1, plan);
         let rank = match plan.report.stood_back {
             Some(StandBackReason::Unsound(broken)) => {

@@ -58,7 +58,7 @@ pub(super) fn collect_marks(planned: &PlannedRequest) -> Marks {
 }
 
 /// Notes the generation for the log, the metrics and the trace.
-pub(super) fn note_answer(
+pub(super) fn note_generation(
     session: &SessionContext,
     planned: &PlannedRequest,
     response: &ResponseSummary,

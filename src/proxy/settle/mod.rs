@@ -1,7 +1,7 @@
 //! The end of an answer: the usage becomes a level, the calibration learns, recovery's clock advances, a summary
 //! begins if one is due, and the new state is stored before the end of the answer is released. What was learnt is
-//! published to other replicas, and the session's change to listeners. If there is no answer, or if it broke off,
-//! nothing changes.
+//! published to other replicas, and the session's change to listeners. If there is no answer, or if it broke off, the
+//! session's state stays as it was, and the provider's failure is counted.
 
 mod generation_stats;
 mod next_state;
@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use http::HeaderMap;
 
 use self::{
-    generation_stats::note_answer, next_state::build_next_state, silent_cut::detect_silent_cut,
+    generation_stats::note_generation, next_state::build_next_state, silent_cut::detect_silent_cut,
 };
 use crate::{
     conversation::answer_digest,
@@ -142,7 +142,7 @@ pub async fn settle_answer(
     }
     let mut actions = planned.describe_actions(Some(answer));
     session.notes.facts().actions = Some(actions.clone());
-    note_answer(session, &planned, response, &state.last_health());
+    note_generation(session, &planned, response, &state.last_health());
     let digest = answer_digest(response.text, &response.call_ids);
     let (lineage, within) = (&inherited.lineage, app.config.store.save_timeout());
     let span = session.notes.trace.begin_child("plimsoll.store.save");

@@ -23,7 +23,7 @@ async fn start_proxy(model: &RunningModel) -> RunningProxy {
 }
 
 /// What the model reads for these arguments, which need not be JSON.
-async fn recall_with(arguments: &str) -> String {
+async fn knowledge_with(arguments: &str) -> String {
     let arguments = arguments.to_owned();
     let setup = ModelSetup {
         fragment: 400_000,
@@ -91,7 +91,7 @@ async fn bad_arguments_are_answered_with_what_is_wrong() {
             "m3, result of read_file, 4000 lines in all. Nothing in it matches the pattern.",
         ),
     ] {
-        let text = recall_with(arguments).await;
+        let text = knowledge_with(arguments).await;
         let shown = &arguments[..arguments.len().min(60)];
         assert!(text.starts_with(expected), "{shown}: {text}");
     }
@@ -136,7 +136,7 @@ async fn odd_arguments_are_understood() {
             "call of read_file: {\"path\":\"deck.rs\"}",
         ),
     ] {
-        let text = recall_with(arguments).await;
+        let text = knowledge_with(arguments).await;
         assert!(text.contains(expected), "{arguments}: {text}");
         assert!(text.chars().count() <= 8_000, "{arguments}");
     }

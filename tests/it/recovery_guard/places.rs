@@ -56,7 +56,7 @@ fn record_at(place: u32, what: InjectionContent) -> InjectionRecord {
     InjectionRecord { place, what }
 }
 
-fn recall_with(records: Vec<InjectionRecord>) -> SessionKnowledge {
+fn knowledge_with(records: Vec<InjectionRecord>) -> SessionKnowledge {
     let ours = Injections {
         records,
         ..Injections::default()
@@ -88,7 +88,7 @@ fn a_prompt_is_at_the_end_of_a_truncated_result() {
     for content in [json!(long), parts] {
         let mut messages = vec![message_by("user", "the task")];
         messages.extend(step("a", &content));
-        let knowledge = recall_with(vec![record_at(3, InjectionContent::Prompt(PROMPT.into()))]);
+        let knowledge = knowledge_with(vec![record_at(3, InjectionContent::Prompt(PROMPT.into()))]);
         for profile in ["template", "mistral"] {
             let (plan, sent) = checked_plan(&messages, 32_768, profile, &knowledge);
             assert_eq!(plan.report.truncated.len(), 1);
@@ -118,7 +118,7 @@ fn a_prompt_is_counted_with_the_result_it_is_added_to() {
     for chars in [49_700, 49_900, 50_000] {
         let mut messages = vec![message_by("user", "the task")];
         messages.extend(step("a", &json!("x".repeat(chars))));
-        let knowledge = recall_with(vec![record_at(3, InjectionContent::Prompt(PROMPT.into()))]);
+        let knowledge = knowledge_with(vec![record_at(3, InjectionContent::Prompt(PROMPT.into()))]);
         // More than an eighth of this window, and less than 30 %.
         let (plan, _) = checked_plan(&messages, 64_000, "template", &knowledge);
         assert_eq!(plan.report.truncated.len(), usize::from(chars > 49_800));
@@ -128,7 +128,7 @@ fn a_prompt_is_counted_with_the_result_it_is_added_to() {
 #[test]
 fn a_paragraph_and_a_preface_share_the_first_question() {
     let messages = [message_by("system", "s"), message_by("user", "the task")];
-    let mut knowledge = recall_with(vec![record_at(1, InjectionContent::Prompt(PROMPT.into()))]);
+    let mut knowledge = knowledge_with(vec![record_at(1, InjectionContent::Prompt(PROMPT.into()))]);
     knowledge.injections.course = Some(make_course(1));
     for profile in ["template", "openai"] {
         let (plan, sent) = checked_plan(&messages, 8_192, profile, &knowledge);
@@ -165,7 +165,7 @@ fn reinserted_tool_rounds_are_between_question_and_answer() {
         digest: answer,
     };
     for (profile, alternates) in PROFILES.iter().flat_map(|it| [(it, true), (it, false)]) {
-        let mut knowledge = recall_with(vec![
+        let mut knowledge = knowledge_with(vec![
             record_at(1, InjectionContent::Prompt(PROMPT.into())),
             record_at(1, calls_round(2)),
             record_at(1, spoken.clone()),
@@ -203,7 +203,7 @@ fn injections_are_folded_with_the_messages_around_them() {
             &messages,
             8_192,
             profile.name,
-            &recall_with(records.clone()),
+            &knowledge_with(records.clone()),
         );
         let boundary = plan.memory.boundary().expect("a fold");
         assert!((10..199).contains(&boundary), "{boundary}");
@@ -230,7 +230,7 @@ fn an_injection_that_would_be_invalid_is_left_out_alone() {
         record_at(8, calls_beside(1, 0)),
         record_at(90, InjectionContent::Prompt("far".into())),
     ];
-    let (plan, sent) = checked_plan(&messages, 32_768, "openai", &recall_with(records));
+    let (plan, sent) = checked_plan(&messages, 32_768, "openai", &knowledge_with(records));
     assert_eq!(plan.report.records_left_out, 5);
     assert_eq!(sent.len(), messages.len() + 1);
     assert_eq!(sent[6]["content"], "good");
@@ -293,7 +293,7 @@ fn a_prompt_at_the_end_is_counted() {
         let messages = loop_of(3);
         let conversation = index_conversation(&body(&messages));
         let bare = guard::plan(&conversation, &policy, &SessionKnowledge::default()).report;
-        let knowledge = recall_with(vec![record_at(
+        let knowledge = knowledge_with(vec![record_at(
             7,
             InjectionContent::Prompt("word ".repeat(600).into()),
         )]);
@@ -347,7 +347,7 @@ fn injected_tools_do_not_move_a_cut() {
 #[test]
 fn a_boundary_without_a_fold_is_not_reported() {
     let mut messages = vec![message_by("user", "the task"), message_by("developer", "s")];
-    let mut knowledge = recall_with(vec![record_at(1, InjectionContent::Prompt(PROMPT.into()))]);
+    let mut knowledge = knowledge_with(vec![record_at(1, InjectionContent::Prompt(PROMPT.into()))]);
     knowledge.injections.course = Some(make_course(1));
     let (_, first) = checked_plan(&messages, 8_192, "openai", &knowledge);
     messages.extend([message_by("assistant", "a"), message_by("user", "more")]);
@@ -361,7 +361,7 @@ fn a_boundary_without_a_fold_is_not_reported() {
 /// The proxy then sends it without injections.
 #[test]
 fn a_request_too_large_only_by_injections_is_distinguished() {
-    let mut knowledge = recall_with(vec![record_at(
+    let mut knowledge = knowledge_with(vec![record_at(
         3,
         InjectionContent::Prompt("word ".repeat(600).into()),
     )]);

@@ -108,7 +108,7 @@ impl ReplayBudgets {
         budget.saturating_add((f64::from(budget) * self.tolerance) as u32)
     }
 
-    /// Ends the tolerance, since something is cut: from now on no request may exceed its budget.
+    /// Ends the tolerance, since a unit is cleared or left out, or the ledger is: from now on no request may exceed its budget.
     pub(super) fn end_tolerance(&mut self) {
         self.tolerance = 0.0;
     }

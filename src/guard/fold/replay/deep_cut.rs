@@ -5,7 +5,7 @@ use std::{
     ops::{Range, RangeInclusive},
 };
 
-use super::{Moment, Replay, Request};
+use super::{CutLimits, Moment, Replay, Request};
 use crate::{
     config::CutOrder,
     conversation::units::{self, Unit, UnitKind},
@@ -28,7 +28,11 @@ impl<'a> Replay<'a> {
         let most = self.budgets.budget_at(at);
         let goal = self.budgets.goal(at, self.find_low_water(at));
         self.turn_rules.settle_alternation(at);
-        let counts = now.kept.count_before(newest);
+        let limits = CutLimits {
+            counts: now.kept.count_before(newest),
+            asked: now.asked,
+            recent: self.clearing.recent_units_of_cuts(at),
+        };
         let must_fit = self.over(at, now) > 0;
         let can_free =
             |this: &Self, now: &Moment| this.can_free((at, newest), this.sent_now(now), goal, now);
@@ -37,8 +41,8 @@ impl<'a> Replay<'a> {
         }
         self.drop_reasoning(at + 1, now);
         // If this cut can free nothing, the ledger keeps the words of the cut before.
-        if must_fit && (now.stuck == Some(counts) || !can_free(self, now)) {
-            now.stuck = Some(counts).filter(|_| !self.meets(most, now));
+        if must_fit && (now.stuck == Some(limits) || !can_free(self, now)) {
+            now.stuck = Some(limits).filter(|_| !self.meets(most, now));
             return false;
         }
         self.read_words(at, now);

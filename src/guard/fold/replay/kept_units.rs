@@ -1,7 +1,10 @@
 //! The units that are still there at one moment of a replay: which may be left out, which are neighbours, and which turns
 //! still have an answer.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    iter,
+};
 
 use crate::{
     conversation::units::{self, Unit, UnitKind},
@@ -13,7 +16,7 @@ use crate::{
 pub(super) struct KeptUnits {
     /// Units that a cut may leave out or clear, now or later, oldest first.
     unpinned: Vec<usize>,
-    /// Those of them that a cut may change now, oldest first.
+    /// Those of them that a cut may change now, and pinned messages whose attachments a cut may shorten; oldest first.
     open: Vec<usize>,
     /// Units that wait for a later unit, by that unit: no cut can change them before the later one may be left out.
     waiting: BTreeMap<usize, Vec<usize>>,
@@ -181,6 +184,13 @@ impl KeptUnits {
             after = self.neighbours[next].after;
         }
         after.filter(|_| begins)
+    }
+
+    /// The first unit of the row of answers that ends with `unit`.
+    pub(super) fn find_first_answer(&self, unit: usize, units: &[Unit]) -> usize {
+        let answers = iter::successors(Some(unit), |&at| self.neighbours[at].before);
+        let answers = answers.take_while(|&at| !units[at].is_user());
+        answers.last().unwrap_or(unit)
     }
 
     /// Takes a unit out of the turns.

@@ -24,7 +24,7 @@ impl Replay<'_> {
     }
 
     /// The user's newest messages that may be left out. Of many in a row, short ones stay while they fit: first the newest,
-    /// and last the texts of the client's own among them.
+    /// and last the texts of the client's own among them. If other units keep the long ones from going, none goes.
     pub(super) fn list_long_questions(&self, at: usize, newest: usize, now: &Moment) -> Vec<usize> {
         let open = now.kept.list_open(newest).iter().copied();
         let asks =
@@ -46,7 +46,11 @@ impl Replay<'_> {
             goes
         });
         asked.sort_unstable();
-        asked
+        if self.turn_rules.may_go(&asked, now) {
+            asked
+        } else {
+            Vec::new()
+        }
     }
 
     /// Takes the newest question back if it is too short for any cut to leave it out. The places of a remembered cut can

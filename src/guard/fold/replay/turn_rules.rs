@@ -64,7 +64,21 @@ impl<'a> TurnRules<'a> {
             let next = now.kept.find_next_of_turn(unit, units, self.view.units)?;
             (!self.thinking[next]).then_some(next)
         });
-        Vec::from_iter(bare)
+        Vec::from_iter(bare.or_else(|| self.find_bare_answer_before(units, now)))
+    }
+
+    /// The answer without thinking that would begin the running turn, if its questions are among `units`: without them, the
+    /// turn before goes on.
+    fn find_bare_answer_before(&self, units: &[usize], now: &Moment) -> Option<usize> {
+        let is_user = |unit: usize| self.view.units[unit].is_user();
+        let asks = |&unit: &usize| is_user(unit) && now.kept.is_of_newest_turn(unit);
+        if self.thinking.is_empty() || !units.iter().any(asks) {
+            return None;
+        }
+        let joined = now.kept.list_neighbours(units).into_iter();
+        let joined = joined.filter(|&(before, after)| !is_user(before) && !is_user(after));
+        let first = |(before, _)| now.kept.find_first_answer(before, self.view.units);
+        joined.map(first).find(|&first| !self.thinking[first])
     }
 
     /// The units directly before and after `units`, if they may not follow each other.

@@ -1,5 +1,7 @@
-//! Leaves out the reasoning of earlier answers that the provider would refuse or cannot use. [`PlacedInjections::find_reason`]
-//! is the one place that says why; the places of unusable reasoning, and the reason before the epoch, are those of the session.
+//! Leaves out the reasoning of earlier answers that the provider would refuse or cannot use. For the client's answers,
+//! [`PlacedInjections::find_reason`] is the one place that says why; the places of unusable reasoning, and the reason before
+//! the epoch, are those of the session. A tool round that the proxy puts back loses its reasoning before the epoch too
+//! (`RequestView::leaves_out`), which is not reported.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,8 +17,8 @@ use crate::{
 /// Reasoning that is of no use to the target, by what the session knows.
 #[derive(Clone, Copy)]
 pub(in crate::guard) struct UnusableReasoning<'a> {
-    /// Places of answers that keep none: the target cannot read it or, if the target binds reasoning, has refused it.
-    pub(in crate::guard) places: &'a [Range<u32>],
+    /// Places of answers that keep none, whatever the epoch is, and why.
+    pub(in crate::guard) places: &'a [(Range<u32>, LeftOut)],
     /// Why reasoning made before the epoch is left out, if the target binds reasoning.
     pub(in crate::guard) before_epoch: LeftOut,
 }
@@ -73,7 +75,7 @@ impl LeftOutReasoning {
 
 impl PlacedInjections<'_> {
     /// Why the reasoning of the answer made at `made` is left out; `None` if the answer keeps it. `records`: what the proxy puts
-    /// back at the answer. Reasoning made before `epoch` is stale.
+    /// back at the answer; `stands`: the tool rounds among these are sent. Reasoning made before `epoch` is stale.
     pub(super) fn find_reason(
         &self,
         made: AnswerPlace,
@@ -82,12 +84,11 @@ impl PlacedInjections<'_> {
         epoch: AnswerPlace,
     ) -> Option<LeftOut> {
         let mut unusable = self.unusable.places.iter();
-        let is_unusable = unusable.any(|places| places.contains(&made.place));
-        if !self.view.refuses_stale_reasoning() {
-            return is_unusable.then_some(LeftOut::Foreign);
+        if let Some((_, reason)) = unusable.find(|(places, _)| places.contains(&made.place)) {
+            return Some(*reason);
         }
-        if is_unusable {
-            return Some(LeftOut::Refused);
+        if !self.view.refuses_stale_reasoning() {
+            return None;
         }
         if made < epoch {
             return Some(self.unusable.before_epoch);

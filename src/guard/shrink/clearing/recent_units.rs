@@ -11,7 +11,7 @@ const ROUNDS: u32 = 2;
 const STEPS: u32 = 10;
 
 /// The first units that are too new to be cleared.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::guard) struct RecentUnits {
     rounds: usize,
     media: usize,

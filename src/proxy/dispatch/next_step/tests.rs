@@ -46,7 +46,7 @@ fn facts() -> RemedyFacts {
         extras: Extras::default(),
         has_additions: false,
         is_guarded: true,
-        names_stale: false,
+        names_gap: false,
         thinking: ThinkingFacts {
             is_open: true,
             begins_turns: true,

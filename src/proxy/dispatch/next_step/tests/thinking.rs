@@ -8,7 +8,7 @@ use crate::format::block_binding::MismatchField;
 fn a_refusal_of_thinking_is_followed_by_dropping_it_then_by_leaving_it_out() {
     let plain = facts();
     let thinking = |change: fn(&mut ThinkingFacts)| with(|it| change(&mut it.thinking));
-    let [stale, unguarded] = [with(|it| it.names_stale = true), with(|it| it.is_guarded = false)];
+    let [stale, unguarded] = [with(|it| it.names_gap = true), with(|it| it.is_guarded = false)];
     let asks = with(|it| it.extras.drop_by = Some(MismatchField::Prefix));
     let off = with(|it| it.extras.thinking_off = true);
     let may_not_ask = thinking(|it| it.may_ask_to_drop = false);
@@ -18,7 +18,7 @@ fn a_refusal_of_thinking_is_followed_by_dropping_it_then_by_leaving_it_out() {
     let other_format = thinking(|it| it.begins_turns = false);
     let asked = &[(BOUND, AskToDrop)];
     let renamed = &[(BOUND, AskToDrop), (NO_NAME, RenameDrop)];
-    let left_stale = &[(BOUND, AskToDrop), (BOUND, LeaveStaleThinkingOut)];
+    let left_stale = &[(BOUND, AskToDrop), (BOUND, LeaveGapOut)];
     let left = &[(BOUND, LeaveThinkingOut)];
     check_rows(&[
         ("bound", &[], plain, BOUND, &[AskToDrop]),
@@ -27,7 +27,7 @@ fn a_refusal_of_thinking_is_followed_by_dropping_it_then_by_leaving_it_out() {
         ("bound, may not be asked", &[], may_not_ask, BOUND, &[LeaveThinkingOut]),
         ("bound, all left out", left, plain, BOUND, &[]),
         ("bound, the place is named", &[], stale, BOUND, &[AskToDrop]),
-        ("bound, the place is named, asked", asked, stale, BOUND, &[LeaveStaleThinkingOut]),
+        ("bound, the place is named, asked", asked, stale, BOUND, &[LeaveGapOut]),
         ("bound, left out from that place", left_stale, stale, BOUND, &[LeaveThinkingOut]),
         ("bound, the client wants the refusal", &[], wanted, BOUND, &[]),
         ("bound, but none is sent", &[], none_is_sent, BOUND, &[]),
@@ -38,7 +38,7 @@ fn a_refusal_of_thinking_is_followed_by_dropping_it_then_by_leaving_it_out() {
         ("the member, by its name", asked, asks, NO_NAME, &[RenameDrop]),
         ("the member, by both names", renamed, asks, NO_NAME, &[LeaveThinkingOut]),
         ("the member itself", asked, asks, NO_DROP, &[LeaveThinkingOut]),
-        ("the member, the place is named", asked, stale, NO_DROP, &[LeaveStaleThinkingOut]),
+        ("the member, the place is named", asked, stale, NO_DROP, &[LeaveGapOut]),
         ("the member, all left out", left, plain, NO_DROP, &[]),
         ("the turn", &[], plain, TURN, &[SwitchThinkingOff]),
         ("the turn, thinking is off", &[], off, TURN, &[]),
