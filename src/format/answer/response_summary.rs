@@ -27,7 +27,7 @@ pub struct ResponseSummary {
     /// Digests of the first choice's call ids, in their order.
     pub call_ids: Vec<u128>,
     /// The digest of the first choice's calls with their names and arguments; 0 without calls.
-    pub calls: u32,
+    pub calls_digest: u32,
     pub input_changes: InputChanges,
     /// Tokens that the provider cleared before it counted.
     pub cleared_tokens: u32,
@@ -168,7 +168,7 @@ impl ResponseSummarizer {
     pub fn to_summary(&self) -> ResponseSummary {
         ResponseSummary {
             text: self.text_digest(),
-            calls: self.whole_calls.finish(),
+            calls_digest: self.whole_calls.finish(),
             call_ids: self.calls.iter().map(|(_, id)| *id).collect(),
             ..self.summary.clone()
         }

@@ -94,7 +94,7 @@ pub(super) fn build_next_state(
         marks: collect_marks(planned),
     });
     state.reasoning = planned.reasoning;
-    state.sketch.answer_calls = response.calls;
+    state.sketch.answer_calls = response.calls_digest;
     state.asked_ms = planned.asked_ms;
     state.updated_s = unix_seconds_now();
     state

@@ -122,7 +122,7 @@ fn check_echo(format: Format, echo: &str, summary: &ResponseSummary) {
     let recorded = answer_digest(summary.text, &summary.call_ids);
     assert_eq!(indexed.items[0].short_digest, recorded, "{echo}");
     let calls = indexed.digest_calls(&indexed.items[0]);
-    assert_eq!(calls, summary.calls, "{echo}");
+    assert_eq!(calls, summary.calls_digest, "{echo}");
 }
 
 /// Asserts that every cut gives the same, and returns it.
