@@ -206,6 +206,15 @@ async fn a_late_summary_of_the_provider_keeps_no_thinking_of_a_changed_beginning
     assert_eq!(failures, []);
 }
 
+/// The cuts that the request made in place of its summary would leave room for the summary.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeat_has_no_summary_where_its_request_left_it_out() {
+    let sessions = [398].into_iter().map(DrawnSession::with_events);
+    let (figures, failures) = run_sessions(sessions, 1, KeptState::Always).await;
+    assert!(figures["repeats"] > 0);
+    assert_eq!(failures, []);
+}
+
 /// Also in the midst of a turn with rounds of the proxy, whose echo cannot be split any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_that_lose_their_state_are_healed() {

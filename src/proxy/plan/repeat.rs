@@ -96,7 +96,16 @@ pub(super) fn plan_repeat(
     };
     keep_cuts(&mut planned);
     planned.asked_ms = unix_ms_now();
+    // With the cuts that were made without it, the summary that was left out could fit now.
+    let left_out = planned.compaction.left_out;
+    let summary = planned.compaction.memory.summary.take_if(|_| left_out);
     let mut planned = replan_request(followed, planned);
+    if summary.is_some() {
+        (
+            planned.compaction.memory.summary,
+            planned.compaction.left_out,
+        ) = (summary, left_out);
+    }
     if !is_same {
         planned.target = target.clone();
         let policy = planned.build_policy(&followed.session.app);
