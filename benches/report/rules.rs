@@ -136,7 +136,6 @@ fn list_variants() -> Vec<Variant> {
     }
     add("the tail", &|rules| rules.tail_part = u32::MAX);
     add("a tail of a fifth", &|rules| rules.tail_part = 5);
-    add("survivors are spared", &|rules| rules.survivors_share = 0.0);
     add("deeper cuts of bound reasoning", &|rules| {
         rules.bound_depth = 1.0
     });

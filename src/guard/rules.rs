@@ -49,7 +49,6 @@ pub const RULES: Rules = Rules {
         Due::ColdCache,
     ],
     tail_part: 10,
-    survivors_share: 0.3,
     bound_depth: 0.2,
     uncounted_error: 0.07,
     question_part: 4,
@@ -67,8 +66,6 @@ pub struct Rules {
     pub due: &'static [Due],
     /// The newest units stay as they are while anything else can be cut, up to one part in this many of the room.
     pub tail_part: u32,
-    /// If survivors of earlier cuts take at most this share of the room, a cut spares them.
-    pub survivors_share: f64,
     /// If reasoning is bound, a cut leaves this share of what other cuts leave of the room. Each cut costs all reasoning so
     /// far, so the next cut should be far away. Measured with `cargo bench --bench report -- thinking`: a fifth keeps more of
     /// the ten newest answers' reasoning than larger shares, at less cost.

@@ -21,8 +21,8 @@ pub(in crate::guard) struct CutState {
     /// For each unit, whether its results are placeholders; for a unit of the user, whether its media are placeholders and
     /// its attachments are shortened.
     pub(in crate::guard) cleared: Vec<bool>,
-    /// Units before this one that are still there survived a cut.
-    pub(in crate::guard) survivors_until: usize,
+    /// Deep cuts have come as far as this unit; 0 before the first.
+    pub(in crate::guard) cut_until: usize,
     /// The preface has no ledger until the next deep cut, since there was no room for one.
     pub(in crate::guard) lacks_ledger: bool,
     /// The words of the ledger, as spans of the body. They were chosen at the last cut.
@@ -39,8 +39,8 @@ impl CutState {
     }
 
     /// Leaves out every unit between the pinned start and unit `begun` that may be left out: the preface of a course or the
-    /// summary covers these units. If nothing behind `begun` is cut, then no unit counts as a survivor of a cut, and the
-    /// ledger has no words.
+    /// summary covers these units. If nothing behind `begun` is cut, then no deep cut counts as made, and the ledger
+    /// has no words.
     pub(in crate::guard) fn fold_before(&mut self, begun: usize, view: RequestView<'_>) {
         let removed = units::list_removed_before(view.units, begun);
         for (folded, removed) in self.folded.iter_mut().zip(removed) {
@@ -49,13 +49,13 @@ impl CutState {
         let mut behind = self.folded.iter().zip(&self.cleared).skip(begun);
         if !behind.any(|(folded, cleared)| *folded || *cleared) {
             self.words.clear();
-            self.survivors_until = 0;
+            self.cut_until = 0;
         }
     }
 
     /// Whether no deep cut was made since the beginning of the conversation, of the course, or behind the summary.
     pub(in crate::guard) const fn is_before_deep_cuts(&self) -> bool {
-        self.survivors_until == 0
+        self.cut_until == 0
     }
 
     /// The form in which a session remembers this state; `None` if nothing is cut.
@@ -72,7 +72,7 @@ impl CutState {
         let mark = CutMark {
             folded: collect_ranges(units, &self.folded),
             cleared: collect_ranges(units, &cleared),
-            survivors_until: units::count_messages_before(units, self.survivors_until),
+            cut_until: units::count_messages_before(units, self.cut_until),
             lacks_ledger: self.lacks_ledger,
             words: words.collect(),
         };
@@ -89,7 +89,7 @@ type MessageSpan = (u32, u32);
 pub(in crate::guard) struct CutMark {
     pub(super) folded: Vec<MessageSpan>,
     cleared: Vec<MessageSpan>,
-    survivors_until: u32,
+    cut_until: u32,
     lacks_ledger: bool,
     words: Vec<WordPlace>,
 }
@@ -149,7 +149,7 @@ impl CutMark {
             }
             spans.retain(|span| span.0 < span.1);
         }
-        self.survivors_until = places.find_boundary(self.survivors_until);
+        self.cut_until = places.find_boundary(self.cut_until);
         self.words.retain_mut(|word| {
             let place = places.find_place(word.message);
             word.message = place.unwrap_or(0);
@@ -165,7 +165,7 @@ impl CutMark {
             }
             spans.retain(|span| span.0 < span.1);
         }
-        self.survivors_until = self.survivors_until.max(boundary);
+        self.cut_until = self.cut_until.max(boundary);
     }
 
     /// Whether the two cuts leave out or clear different messages, or whether only one of them has a ledger although there
@@ -209,7 +209,7 @@ impl CutMark {
         }
         // A unit that is kept may need another one now that it did not need before.
         units::keep_needed(units, &mut state.folded);
-        state.survivors_until = find_unit(units, self.survivors_until).unwrap_or(units.len());
+        state.cut_until = find_unit(units, self.cut_until).unwrap_or(units.len());
         state.lacks_ledger = self.lacks_ledger;
         let words = self.words.iter();
         let words = words.filter_map(|word| word.find_span(conversation, units));

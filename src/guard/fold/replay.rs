@@ -10,7 +10,7 @@
 //!
 //! Units are *pinned* (never left out, by what they are), *lasting* (never left out, also since something needs them:
 //! `units::list_lasting`), *open* (a cut may change them now), *waiting* (for a later unit that must go first) or *settled*
-//! (no cut can change them any more). *Survivors* are units that a deep cut could have left out, and did not.
+//! (no cut can change them any more).
 
 mod budgets;
 mod clear_units;

@@ -55,10 +55,10 @@ impl<'a> Replay<'a> {
                 _ if self.cuts_by_age() => {}
                 DeepCut::ClearResults => self.clear_oldest(at, limit, Unit::has_results, goal, now),
                 DeepCut::ClearAttachments => self.clear_oldest(at, limit, Unit::is_user, goal, now),
-                DeepCut::FoldLeastWorth => self.fold_least_worth(at, limit, goal, now),
+                DeepCut::FoldLeastWorth => self.fold_least_worth(limit, goal, now),
             }
         }
-        now.state.survivors_until = now.state.survivors_until.max(tail);
+        now.state.cut_until = now.state.cut_until.max(tail);
         if !now.state.is_before_deep_cuts() {
             self.budgets.end_tolerance();
         }
@@ -98,7 +98,7 @@ impl<'a> Replay<'a> {
                 DeepCut::ClearResults => can_clear(limit, Unit::has_results),
                 DeepCut::ClearAttachments => can_clear(limit, Unit::is_user),
                 DeepCut::FoldLeastWorth => {
-                    let mut candidates = self.list_candidates(at, limit, now);
+                    let mut candidates = self.list_candidates(limit, now);
                     candidates.any(|unit| self.turn_rules.may_go(&self.list_parts(unit, now), now))
                 }
             }

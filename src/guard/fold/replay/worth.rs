@@ -113,14 +113,8 @@ impl Replay<'_> {
         (worth / f64::from(tokens.max(1))).to_bits()
     }
 
-    /// Leaves units before `limit` out of the request that ended at unit `at`, least worth first, until the goal is met.
-    pub(super) fn fold_least_worth(
-        &mut self,
-        at: usize,
-        limit: usize,
-        goal: u32,
-        now: &mut Moment,
-    ) {
+    /// Leaves units before `limit` out, least worth first, until the goal is met.
+    pub(super) fn fold_least_worth(&mut self, limit: usize, goal: u32, now: &mut Moment) {
         if self.meets(goal, now) {
             self.drop_settled(limit, now);
             return;
@@ -130,7 +124,7 @@ impl Replay<'_> {
             let worth = this.worth_per_token(&parts, &now.state, &now.visible);
             (Reverse((worth, unit)), parts)
         };
-        let candidates = self.list_candidates(at, limit, now);
+        let candidates = self.list_candidates(limit, now);
         let mut heap: BinaryHeap<_> = candidates.map(|unit| weigh(self, unit, now).0).collect();
         // Candidates that cannot be left out yet, by the units that block them.
         let mut waiting: HashMap<usize, Vec<usize>> = HashMap::new();
@@ -197,30 +191,20 @@ impl Replay<'_> {
     }
 
     /// Units before `limit` that may be left out one by one, oldest first. A user message is a candidate only if no answer
-    /// to it is left; otherwise it is left out with the last answer. Survivors of an earlier cut are spared if they take
-    /// little of the room.
+    /// to it is left; otherwise it is left out with the last answer.
     pub(super) fn list_candidates<'k>(
         &self,
-        at: usize,
         limit: usize,
         now: &'k Moment,
     ) -> impl Iterator<Item = usize> + use<'_, 'k> {
         let units = self.view.units;
         let is_user = move |unit: usize| units[unit].kind == UnitKind::User;
-        let survivors = now.kept.list_unpinned(limit.min(now.state.survivors_until));
-        let mut survivors = survivors.iter().copied();
-        let most = self.view.policy.rules.survivors_share * f64::from(self.budgets.room(at));
-        let are_few = survivors.try_fold(0, |sum: u32, unit| {
-            let sum = sum.saturating_add(self.weights.of_unit(unit, &now.state));
-            (f64::from(sum) <= most).then_some(sum)
-        });
-        let spared = are_few.map_or(0, |_| now.state.survivors_until);
         let open = now.kept.list_open(limit).iter().copied();
         open.filter(move |&unit| {
             if is_user(unit) {
                 !now.kept.is_lasting(unit) && now.kept.is_unanswered(unit)
             } else {
-                unit >= spared && self.may_fold(unit, limit, now)
+                self.may_fold(unit, limit, now)
             }
         })
     }
