@@ -113,6 +113,33 @@ fn adaptive_thinking_is_not_bound() {
     assert!(thoughts.is_empty());
 }
 
+/// Without the question, the turn before would go on, and it begins with a call that has no thinking and no result, so that
+/// it stays.
+#[test]
+fn a_question_stays_where_the_turn_would_begin_without_thinking() {
+    let call =
+        |id: &str, input: Value| json!({"type": "tool_use", "id": id, "name": "f", "input": input});
+    let numbers = (0..1_010).map(|at| (format!("n{at:04}"), json!(1_000_000 + at)));
+    let numbers = Value::Object(numbers.collect());
+    let question = "keel mast sail rope ".repeat(450);
+    let messages = json!([
+        {"role": "user", "content": "task"},
+        {"role": "assistant", "content": [call("toolu_0", json!({}))]},
+        {"role": "user", "content": question},
+        {"role": "assistant", "content": [thought("thought"), call("toolu_1", numbers)]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "Done."}]},
+    ]);
+    let body = json!({"max_tokens": 2_000, "thinking": enabled(), "messages": messages});
+    let conversation = MESSAGES.read(body.to_string().as_bytes());
+    let mut settings = settings();
+    settings.clear.enabled = false;
+    let policy = make_policy(anthropic(), 8_192, &settings);
+    let plan = guard::plan(&conversation, &policy, &SessionKnowledge::default());
+    assert_eq!(plan.report.stood_back, None);
+    let sent = apply_plan(&conversation, &plan);
+    assert!(String::from_utf8_lossy(&sent).contains(&question));
+}
+
 /// A course that begins in the midst of the running turn begins with thinking.
 #[test]
 fn a_course_begins_with_thinking() {
